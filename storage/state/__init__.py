@@ -1,0 +1,1 @@
+"""The store's database: connection, schema, journal and history."""

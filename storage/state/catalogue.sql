@@ -1,0 +1,112 @@
+-- The catalogue: what the files say now, one row per Markdown file, derived and rebuildable from them.
+-- Record text is never copied here: it is the blob of the row's hash. Times are UTC milliseconds.
+
+CREATE TABLE catalogue_partition (
+    id          INTEGER PRIMARY KEY,
+    key         TEXT NOT NULL UNIQUE,              -- Partition.key
+    change      INTEGER NOT NULL DEFAULT 0,        -- rises with every row put or removed: snapshots, index position
+    ontology    TEXT NOT NULL DEFAULT '',          -- fingerprint under which rows were judged
+    withheld    INTEGER NOT NULL DEFAULT 0         -- files whose scope is not this partition's: counted, never shown
+) STRICT;
+
+CREATE TABLE file (
+    partition   INTEGER NOT NULL REFERENCES catalogue_partition(id),
+    path        TEXT NOT NULL,
+    hash        TEXT NOT NULL,
+    state       TEXT NOT NULL CHECK (state IN ('record', 'broken', 'withheld')),
+    device      INTEGER, inode INTEGER, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER,
+    PRIMARY KEY (partition, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE record (
+    row              INTEGER PRIMARY KEY AUTOINCREMENT,   -- never reused: the keyword index refers to it
+    partition        INTEGER NOT NULL REFERENCES catalogue_partition(id),
+    path             TEXT NOT NULL,
+    id               TEXT NOT NULL,
+    hash             TEXT NOT NULL,
+    revision         INTEGER NOT NULL,
+    kind             TEXT NOT NULL,
+    type             TEXT NOT NULL DEFAULT '',
+    title            TEXT NOT NULL,
+    lifecycle        TEXT NOT NULL,
+    valid            INTEGER NOT NULL,
+    fixture          INTEGER NOT NULL,
+    claim_kind       TEXT NOT NULL DEFAULT '',
+    assertion_origin TEXT NOT NULL DEFAULT '',
+    claim_key        TEXT NOT NULL DEFAULT '',            -- normalised text, kind and entities: exact repeats
+    source_page      TEXT NOT NULL DEFAULT '',
+    merged_into      TEXT NOT NULL DEFAULT '',
+    superseded_by    TEXT NOT NULL DEFAULT '',
+    body_size        INTEGER NOT NULL,                    -- UTF-16 code units
+    recorded_at      INTEGER NOT NULL,
+    updated_at       INTEGER NOT NULL,
+    occurred_from    INTEGER, occurred_until INTEGER,
+    due_from         INTEGER, due_until INTEGER,
+    expires_at       INTEGER,
+    change           INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX record_by_path ON record(partition, path);
+CREATE INDEX record_by_id ON record(partition, id);
+CREATE INDEX record_by_change ON record(partition, change);
+CREATE INDEX record_by_claim_key ON record(partition, claim_key) WHERE claim_key <> '';
+CREATE INDEX record_by_kind ON record(partition, kind, type, lifecycle);
+
+CREATE TABLE removed (                                     -- rows that are gone, for readers that follow changes
+    partition   INTEGER NOT NULL,
+    change      INTEGER NOT NULL,
+    row         INTEGER NOT NULL,
+    PRIMARY KEY (partition, change)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE name (                                        -- titles and aliases as lookup compares them
+    partition   INTEGER NOT NULL,
+    normalised  TEXT NOT NULL,
+    row         INTEGER NOT NULL REFERENCES record(row) ON DELETE CASCADE,
+    source      TEXT NOT NULL CHECK (source IN ('title', 'alias')),
+    PRIMARY KEY (partition, normalised, row, source)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX name_by_row ON name(row);
+
+CREATE TABLE tag (
+    partition   INTEGER NOT NULL,
+    tag         TEXT NOT NULL,
+    row         INTEGER NOT NULL REFERENCES record(row) ON DELETE CASCADE,
+    PRIMARY KEY (partition, tag, row)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_by_row ON tag(row);
+
+CREATE TABLE reference (                                   -- ids that a record names, by role
+    partition   INTEGER NOT NULL,
+    target      TEXT NOT NULL,
+    role        TEXT NOT NULL,
+    row         INTEGER NOT NULL REFERENCES record(row) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    PRIMARY KEY (partition, target, role, row, position)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX reference_by_row ON reference(row, role, position);
+
+CREATE TABLE citation (                                    -- which record cites which retained file
+    partition   INTEGER NOT NULL,
+    path        TEXT NOT NULL,
+    sha256      TEXT NOT NULL,
+    row         INTEGER NOT NULL REFERENCES record(row) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    PRIMARY KEY (partition, path, row, position)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX citation_by_row ON citation(row);
+
+CREATE TABLE finding (                                     -- what is wrong with a file, for diagnostics
+    partition   INTEGER NOT NULL,
+    path        TEXT NOT NULL,
+    position    INTEGER NOT NULL,
+    code        TEXT NOT NULL,
+    field       TEXT NOT NULL,
+    message     TEXT NOT NULL,
+    PRIMARY KEY (partition, path, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE ontology_file (                               -- the partition's extension as the rows were judged by it
+    partition   INTEGER PRIMARY KEY REFERENCES catalogue_partition(id),
+    hash        TEXT NOT NULL,
+    device      INTEGER, inode INTEGER, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER
+) STRICT;

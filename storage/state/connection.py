@@ -1,0 +1,235 @@
+"""One SQLite connection with the settings, transactions and errors that every database of ours shares.
+
+Guarantees: a transaction is either wholly committed or rolled back, or :class:`CommitUncertain` says that only
+reopening can tell; ``full=True`` returns after the commit is durable, ``full=False`` may lose it with the power but
+never tear it; no automatic checkpoint runs in a commit; deleted text is overwritten. Each connection belongs to the
+thread that opened it.
+
+Errors: :class:`StorageCorrupt` (quarantine), ``Busy``, ``StorageError`` (full, read-only, failing),
+``StoreUnavailable`` (gone). Defects in our SQL stay ``apsw`` errors.
+
+Source: WRITE-PATH.md holes 6, 21, 24; decisions.md section 4 (erasure shapes storage).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import apsw
+
+from messages.errors import Busy, StorageError, StoreUnavailable
+from storage.faults import effect
+
+SqlValue: TypeAlias = "str | int | float | bytes | None"
+# Columns are typed by the STRICT tables they come from; each reader unpacks a row it selected by name.
+Row: TypeAlias = tuple[Any, ...]
+
+BUSY_TIMEOUT_MS: Final = 2_000
+WAL_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
+CACHE_KIB: Final = 16 * 1024
+
+
+class StorageCorrupt(Exception):
+    """The bytes on disk are not what we wrote; the store must be taken out of service, not retried."""
+
+
+class CommitUncertain(Exception):
+    """COMMIT failed: the transaction may or may not be there after a crash. Reopen and look."""
+
+
+class Database:
+    """One open connection. Everything runs on the thread that opened it; ``interrupt`` is for any thread."""
+
+    __slots__ = ("_connection", "_full", "_prefix", "_thread", "path")
+
+    def __init__(self, path: Path, connection: apsw.Connection, prefix: str) -> None:
+        self.path = path
+        self._connection = connection
+        self._prefix = prefix
+        self._thread = threading.get_ident()
+        self._full = False
+
+    @classmethod
+    def open(
+        cls, path: Path, *, point_prefix: str, create: bool = False, read_only: bool = False, vfs: str | None = None
+    ) -> Database:
+        """Open ``path`` in WAL mode; with ``create`` it is made when missing, with ``read_only`` never written.
+
+        Fault points: ``<prefix>.open``, ``<prefix>.statement``, ``<prefix>.checkpoint``, ``<prefix>.close``.
+        """
+        flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE
+        if create:
+            flags |= apsw.SQLITE_OPEN_CREATE
+        with _typed(path), effect(f"{point_prefix}.open"):
+            connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
+            try:
+                database = cls(path, connection, point_prefix)
+                connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+                connection.wal_autocheckpoint(0)  # a checkpoint in the caller's commit costs five times the commit
+                for pragma in _PRAGMAS_READ if read_only else _PRAGMAS_WRITE:
+                    connection.execute(pragma)
+                # Also the first read of the file: a foreign or torn header shows here, not in a request.
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+            except BaseException:
+                connection.close(True)
+                raise
+        return database
+
+    def query(self, sql: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
+        """All rows of one statement."""
+        self._check_thread()
+        with _typed(self.path), effect(f"{self._prefix}.statement"):
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def query_one(self, sql: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
+        """The first row, or ``None``."""
+        self._check_thread()
+        with _typed(self.path), effect(f"{self._prefix}.statement"):
+            return next(self._connection.execute(sql, parameters), None)
+
+    def iterate(self, sql: str, parameters: Sequence[SqlValue] = ()) -> Iterator[Row]:
+        """Rows as they are stepped, for results too large to hold. Errors are typed while iterating too."""
+        self._check_thread()
+        with _typed(self.path):
+            with effect(f"{self._prefix}.statement"):
+                cursor = self._connection.execute(sql, parameters)
+            yield from cursor
+
+    def execute(self, sql: str, parameters: Sequence[SqlValue] = ()) -> int:
+        """Run one statement for its effect; the number of rows it changed. Writes belong inside :meth:`transaction`."""
+        self._check_thread()
+        with _typed(self.path), effect(f"{self._prefix}.statement"):
+            self._connection.execute(sql, parameters)
+            return self._connection.changes()
+
+    def execute_many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
+        """Run one statement once for each row of parameters."""
+        self._check_thread()
+        with _typed(self.path), effect(f"{self._prefix}.statement"):
+            self._connection.executemany(sql, rows)
+
+    def execute_script(self, sql: str) -> None:
+        """Run several statements without parameters, as a schema file holds them."""
+        self.execute(sql)
+
+    @property
+    def last_insert_rowid(self) -> int:
+        return self._connection.last_insert_rowid()
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.in_transaction
+
+    @contextmanager
+    def transaction(self, *, full: bool, point: str) -> Iterator[None]:
+        """A write transaction: committed when the block ends, rolled back when it raises.
+
+        ``full=True`` makes it, and every earlier commit, durable with one sync. Points: ``<point>.begin``,
+        ``<point>.commit``. Raises :class:`CommitUncertain` when COMMIT itself failed.
+        """
+        self._check_thread()
+        connection = self._connection
+        with _typed(self.path):
+            with effect(f"{point}.begin"):
+                if full != self._full:  # cannot be changed inside a transaction
+                    connection.execute("PRAGMA synchronous=FULL" if full else "PRAGMA synchronous=NORMAL")
+                    self._full = full
+                connection.execute("BEGIN IMMEDIATE")
+        attempted = False
+        try:
+            yield
+            with effect(f"{point}.commit"):
+                attempted = True
+                connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                # SQLite may have rolled back on its own, and an injected fault may lie between the two.
+                with _quiet(), effect(f"{self._prefix}.rollback"):
+                    connection.execute("ROLLBACK")
+            if attempted and isinstance(error, Exception):
+                raise CommitUncertain(f"the commit to {self.path.name} failed: {type(error).__name__}") from error
+            if isinstance(error, apsw.Error):
+                raise _translated(error, self.path) from error
+            raise
+
+    def checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> tuple[int, int]:
+        """Copy committed pages from the WAL into the database; ``(frames in the WAL, frames copied)``."""
+        self._check_thread()
+        with _typed(self.path), effect(f"{self._prefix}.checkpoint"):
+            flag = apsw.SQLITE_CHECKPOINT_PASSIVE if mode == "PASSIVE" else apsw.SQLITE_CHECKPOINT_TRUNCATE
+            return self._connection.wal_checkpoint(mode=flag)
+
+    def user_version(self) -> int:
+        """The schema version that the file carries; 0 for a new file."""
+        row = self.query_one("PRAGMA user_version")
+        return int(row[0]) if row else 0
+
+    def interrupt(self) -> None:
+        """Make the running statement fail. Any thread."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Close the connection; idempotent. A rolled-back transaction is the only thing it can lose."""
+        with effect(f"{self._prefix}.close"):
+            self._connection.close(True)
+
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(f"{self.path.name} is used by a thread that does not own it")
+
+
+_PRAGMAS_READ: Final = ("PRAGMA query_only=ON", "PRAGMA trusted_schema=OFF", "PRAGMA temp_store=MEMORY")
+_PRAGMAS_WRITE: Final = (
+    "PRAGMA journal_mode=WAL",
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA secure_delete=ON",  # an erased text must not survive in a free page
+    "PRAGMA trusted_schema=OFF",
+    "PRAGMA cell_size_check=ON",
+    "PRAGMA temp_store=MEMORY",
+    f"PRAGMA journal_size_limit={WAL_SIZE_LIMIT_BYTES}",
+    f"PRAGMA cache_size=-{CACHE_KIB}",
+)
+
+
+@contextmanager
+def _typed(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise _translated(error, path) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    try:
+        yield
+    except (apsw.Error, OSError):
+        pass
+
+
+def _translated(error: apsw.Error, path: Path) -> Exception:
+    """The typed form of an SQLite error; errors that only a defect of ours can cause are returned unchanged."""
+    name = path.name
+    match error:
+        case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
+            return StorageCorrupt(f"{name} is damaged: {type(error).__name__}")
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
+            return Busy(f"{name} is locked by another process; try again")
+        case apsw.FullError():
+            return StorageError(f"{name} cannot grow: the disk is full", reason="full")
+        case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
+            return StorageError(f"{name} cannot be written: it is read-only", reason="read_only")
+        case apsw.IOError() | apsw.NoMemError() | apsw.InterruptError():
+            return StorageError(f"{name} failed: {type(error).__name__}", reason="io")
+        case apsw.CantOpenError():
+            return StoreUnavailable(f"{name} cannot be opened: it is missing or not accessible")
+        case _:
+            return error
+
+
+__all__ = ["CommitUncertain", "Database", "Row", "SqlValue", "StorageCorrupt"]
