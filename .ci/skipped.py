@@ -1,0 +1,40 @@
+"""Fails when a test was skipped for another reason than a platform that this machine is not.
+
+Usage: ``skipped.py REPORT.xml...`` with pytest's JUnit reports. A skip's reason must begin with ``needs `` and one
+of the things below that are looked for here; a thing that is there must have been used.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+PRESENT = {"linux": sys.platform == "linux", "macos": sys.platform == "darwin", "windows": sys.platform == "win32"}
+
+
+def excused(reason: str) -> bool:
+    match = re.match(r"needs (\w+)", reason.strip())
+    return bool(match) and PRESENT.get(match[1].lower()) is False
+
+
+def main(reports: list[str]) -> int:
+    bad = []
+    for report in reports:
+        cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+        skipped = [(case, skip) for case in cases for skip in case.iter("skipped")]
+        print(f"{report.rsplit('/', 1)[-1]}: {len(cases)} tests, {len(skipped)} skipped")
+        if not cases:
+            bad.append(f"{report}: no test ran")
+        bad += [
+            f"{case.get('classname')}::{case.get('name')}: {skip.get('message')}"
+            for case, skip in skipped
+            if not excused(skip.get("message") or "")
+        ]
+    for line in bad:
+        print(f"skipped although this machine could run it: {line}", file=sys.stderr)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
