@@ -15,7 +15,7 @@ PRESENT = {"linux": sys.platform == "linux", "macos": sys.platform == "darwin", 
 
 def excused(reason: str) -> bool:
     match = re.match(r"needs (\w+)", reason.strip())
-    return bool(match) and PRESENT.get(match[1].lower()) is False
+    return match is not None and PRESENT.get(match[1].lower()) is False
 
 
 def main(reports: list[str]) -> int:
