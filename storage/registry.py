@@ -1,0 +1,327 @@
+"""The registry: which stores exist, where they lie, and which store an agent or a name is bound to.
+
+Guarantees: a store is entered before its folder is made, so that no folder is ever adopted by being there; a
+binding, once made, never changes silently; a registry that is missing, emptied, damaged, foreign or of a newer format
+is refused and never made anew over existing stores. A store that was once ``made`` is never created again.
+
+Membership is the configuration's; identities, paths and bindings are here. :data:`FORMAT` is ``PRAGMA user_version``;
+the assignment journal, grants, schedule and audit come as tables of later formats. One thread, that which opened it.
+
+Source: stores-and-access.md (Stores, Storage layout); decisions.md sections 1 (formats) and 6 (nothing is adopted).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, assert_never
+
+from messages.errors import DuplicateIdentity, NotFound, StorageError, StoreUnavailable
+from storage import files
+from storage.faults import effect
+from storage.layout import Layout, StoreLayout
+from storage.state.connection import Database, StorageCorrupt
+
+FORMAT: Final = 1
+SENTINEL_MAX_BYTES: Final = 1024
+
+FAULT_POINTS: Final = (
+    ("registry.folder", "making the state folder, or looking at it"),
+    ("registry.open", "opening registry.sqlite"),
+    ("registry.statement", "one statement on registry.sqlite"),
+    ("registry.checkpoint", "copying the registry's WAL into its file"),
+    ("registry.rollback", "rolling a failed registry transaction back"),
+    ("registry.close", "closing registry.sqlite"),
+    ("registry.create.begin", "beginning to create the registry's tables"),
+    ("registry.create.commit", "making the registry's tables durable"),
+    ("registry.change.begin", "beginning a change of the registry"),
+    ("registry.change.commit", "making a change of the registry durable"),
+    ("registry.sentinel.read", "reading registry.id"),
+    ("registry.sentinel.read.read", "reading the bytes of registry.id"),
+    ("registry.sentinel.read.stat", "checking that registry.id held still"),
+    ("registry.sentinel.stage.open", "creating the next registry.id beside the old one"),
+    ("registry.sentinel.stage.write", "writing the next registry.id"),
+    ("registry.sentinel.sync", "making the text of registry.id durable"),
+    ("registry.sentinel.place", "giving registry.id its name"),
+    ("registry.sentinel.unlink", "removing a staged registry.id that a crash left"),
+    ("registry.sync", "making the names in the state folder durable"),
+    ("registry.stores", "listing the folders of stores"),
+)
+
+_SCHEMA: Final = """
+CREATE TABLE meta (
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    registry_id TEXT NOT NULL,                          -- also in registry.id
+    created_at  INTEGER NOT NULL
+) STRICT;
+CREATE TABLE store (
+    vault_id    TEXT PRIMARY KEY,
+    location    TEXT NOT NULL UNIQUE,                   -- below knowledge/ where it can be, else absolute
+    made        INTEGER NOT NULL DEFAULT 0 CHECK (made IN (0, 1)),
+    created_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE binding (
+    kind        TEXT NOT NULL CHECK (kind IN ('isolated', 'named')),
+    holder      TEXT NOT NULL,                          -- an agent id, or a store's configured name
+    vault_id    TEXT NOT NULL UNIQUE REFERENCES store(vault_id),
+    PRIMARY KEY (kind, holder)
+) STRICT, WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+_STAGED_SENTINEL: Final = ".registry.id.new"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """An agent's own store."""
+
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A store that the configuration names."""
+
+    name: str
+
+
+Holder: TypeAlias = Isolated | Named
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEntry:
+    """One registered store. While ``made`` is false its creation may be run again; afterwards never."""
+
+    vault_id: str
+    layout: StoreLayout
+    made: bool
+    created_at: int
+    holder: Holder | None
+
+
+class Registry:
+    """The open registry of one state directory."""
+
+    __slots__ = ("_database", "_layout", "registry_id")
+
+    def __init__(self, layout: Layout, database: Database, registry_id: str) -> None:
+        self._layout = layout
+        self._database = database
+        self.registry_id = registry_id
+
+    @classmethod
+    def open(cls, layout: Layout, *, at: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Registry:
+        """Open the registry, or create it where neither it, nor its sentinel, nor a store exists.
+
+        ``at`` is now in UTC milliseconds. The caller holds the owner lock.
+
+        Raises:
+            StoreUnavailable: with ``reason`` ``registry_missing``, ``registry_emptied``, ``registry_damaged``,
+                ``registry_foreign`` or ``newer_format``. Nothing was changed.
+        """
+        with effect("registry.folder"):
+            os.makedirs(layout.root, mode=0o700, exist_ok=True)
+        folder = files.open_root(layout.root, at="registry.folder")
+        try:
+            return cls._open(layout, folder, at, new_id)
+        finally:
+            files.close(folder)
+
+    @classmethod
+    def _open(cls, layout: Layout, folder: int, at: int, new_id: Callable[[], uuid.UUID]) -> Registry:
+        sentinel = _read_sentinel(folder)
+        found = files.stat_entry(folder, layout.registry.name, at="registry.folder")
+        used = sentinel is not None or bool(_folders(layout))
+        if found is None and used:
+            raise _refused("registry_missing", "registry.sqlite is missing, but stores exist")
+        try:
+            registry_id = None if found is None or not found.st_size else _identity_on_disk(layout.registry)
+            if registry_id is None and used:
+                raise _refused("registry_emptied", "registry.sqlite is empty, but stores exist")
+            if sentinel is not None and sentinel != registry_id:
+                raise _refused("registry_foreign", "registry.sqlite and registry.id belong to different registries")
+            database = Database.open(layout.registry, point_prefix="registry", create=True)
+        except StorageCorrupt as error:
+            raise _refused("registry_damaged", "registry.sqlite is damaged") from error
+        try:
+            if registry_id is None:
+                registry_id = str(new_id())
+                with database.transaction(full=True, point="registry.create"):
+                    database.execute_script(_SCHEMA)
+                    database.execute("INSERT INTO meta VALUES (1, ?, ?)", (registry_id, at))
+                files.fsync(folder, at="registry.sync")
+            registry = cls(layout, database, registry_id)
+            if not registry.entries() and _folders(layout):
+                raise _refused("registry_emptied", "registry.sqlite lists no store, but stores exist")
+            if sentinel is None:
+                # Last: a sentinel promises that there is a registry to be missed.
+                _write_sentinel(folder, registry_id)
+        except StorageCorrupt as error:
+            database.close()
+            raise _refused("registry_damaged", "registry.sqlite is damaged") from error
+        except BaseException:
+            database.close()
+            raise
+        return registry
+
+    def find(self, holder: Holder) -> StoreEntry | None:
+        """The store bound to ``holder``, or ``None``; never creates anything."""
+        return next(iter(self._select("b.kind = ? AND b.holder = ?", *_columns(holder))), None)
+
+    def entry(self, vault_id: str) -> StoreEntry | None:
+        """The registered store with that identity."""
+        return next(iter(self._select("s.vault_id = ?", vault_id)), None)
+
+    def entries(self) -> tuple[StoreEntry, ...]:
+        """Every registered store, unassigned ones included, in the order of their creation."""
+        return self._select("1")
+
+    def ensure(self, holder: Holder, *, at: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> StoreEntry:
+        """The store bound to ``holder``; where there is none, a new one, durable before its folder exists.
+
+        The caller creates the store when ``made`` is false, then calls :meth:`mark_made`.
+        """
+        found = self.find(holder)
+        if found is not None:
+            return found
+        vault_id = str(new_id())
+        location = self._layout.new_store(vault_id).root.relative_to(self._layout.root).as_posix()
+        with self._database.transaction(full=True, point="registry.change"):
+            self._database.execute("INSERT INTO store VALUES (?, ?, 0, ?)", (vault_id, location, at))
+            self._database.execute("INSERT INTO binding VALUES (?, ?, ?)", (*_columns(holder), vault_id))
+        created = self.entry(vault_id)
+        assert created is not None
+        return created
+
+    def mark_made(self, vault_id: str) -> None:
+        """From here on a missing folder, manifest or database is a loss, never a reason to create."""
+        with self._database.transaction(full=True, point="registry.change"):
+            if not self._database.execute("UPDATE store SET made = 1 WHERE vault_id = ?", (vault_id,)):
+                raise NotFound(f"No store {vault_id} is registered.", vaultId=vault_id)
+
+    def register(self, vault_id: str, root: Path, *, at: int) -> StoreEntry:
+        """Enter an existing store at a place of its own, bound to nobody: only on a person's explicit order.
+
+        Raises:
+            DuplicateIdentity: a store of that identity, or at that place, is registered already.
+        """
+        location = self._location(root)
+        for entry in self.entries():
+            if entry.vault_id == vault_id or self._location(entry.layout.root) == location:
+                raise DuplicateIdentity(
+                    f"The store {entry.vault_id} is registered at {entry.layout.root}; a second copy of it, or another "
+                    "store at that place, is not taken in.",
+                    vaultId=entry.vault_id,
+                )
+        with self._database.transaction(full=True, point="registry.change"):
+            self._database.execute("INSERT INTO store VALUES (?, ?, 1, ?)", (vault_id, location, at))
+        created = self.entry(vault_id)
+        assert created is not None
+        return created
+
+    def strangers(self) -> tuple[Path, ...]:
+        """Folders below ``stores/`` that no entry names: reported to a person, never opened."""
+        known = {entry.layout.root for entry in self.entries()}
+        return tuple(sorted(path for path in _folders(self._layout) if path not in known))
+
+    def close(self) -> None:
+        """Close the connection; idempotent."""
+        self._database.close()
+
+    def _location(self, root: Path) -> str:
+        absolute = Path(os.path.realpath(root))
+        home = Path(os.path.realpath(self._layout.root))
+        return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else absolute.as_posix()
+
+    def _select(self, condition: str, *parameters: str) -> tuple[StoreEntry, ...]:
+        rows = self._database.query(
+            "SELECT s.vault_id, s.location, s.made, s.created_at, b.kind, b.holder FROM store s "
+            f"LEFT JOIN binding b ON b.vault_id = s.vault_id WHERE {condition} ORDER BY s.created_at, s.vault_id",
+            parameters,
+        )
+        return tuple(
+            StoreEntry(
+                vault_id, StoreLayout(self._layout.root / location), bool(made), created_at, _holder(kind, holder)
+            )
+            for vault_id, location, made, created_at, kind, holder in rows
+        )
+
+
+def _columns(holder: Holder) -> tuple[Literal["isolated", "named"], str]:
+    match holder:
+        case Isolated(agent):
+            return "isolated", agent
+        case Named(name):
+            return "named", name
+        case _:
+            assert_never(holder)
+
+
+def _holder(kind: str | None, holder: str) -> Holder | None:
+    return None if kind is None else Isolated(holder) if kind == "isolated" else Named(holder)
+
+
+def _identity_on_disk(path: Path) -> str | None:
+    """The registry's id; ``None`` when the database holds nothing yet. Reads only: a foreign file stays as it is."""
+    database = Database.open(path, point_prefix="registry", read_only=True)
+    try:
+        version = database.user_version()
+        if version > FORMAT:
+            raise _refused("newer_format", f"registry.sqlite has format {version}, this program knows up to {FORMAT}")
+        if version == 0:
+            if database.query("SELECT 1 FROM sqlite_schema LIMIT 1"):
+                raise _refused("registry_foreign", "registry.sqlite is a database of another program")
+            return None
+        row = database.query_one("SELECT registry_id FROM meta")
+        return None if row is None else str(row[0])
+    finally:
+        database.close()
+
+
+def _folders(layout: Layout) -> list[Path]:
+    with effect("registry.stores"):
+        try:
+            with os.scandir(layout.stores) as entries:
+                return [layout.stores / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+
+
+def _read_sentinel(folder: int) -> str | None:
+    try:
+        data, _ = files.read_file(folder, "registry.id", limit=SENTINEL_MAX_BYTES, at="registry.sentinel.read")
+    except FileNotFoundError:
+        return None
+    except files.UnsafeFile as error:
+        raise _refused("registry_foreign", f"registry.id is not a plain file ({error.reason})") from error
+    return data.decode("utf-8", "replace").strip()
+
+
+def _write_sentinel(folder: int, registry_id: str) -> None:
+    files.unlink(folder, _STAGED_SENTINEL, at="registry.sentinel.unlink")
+    staged = files.create_file(
+        folder, _STAGED_SENTINEL, f"{registry_id}\n".encode(), mode=0o600, at="registry.sentinel.stage"
+    )
+    try:
+        files.fsync(staged, at="registry.sentinel.sync")
+    finally:
+        files.close(staged)
+    try:
+        files.move(folder, _STAGED_SENTINEL, folder, "registry.id", at="registry.sentinel.place")
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS):
+            raise StorageError(f"registry.id cannot be written: {error.strerror}") from error
+        with effect("registry.sentinel.place"):
+            os.rename(_STAGED_SENTINEL, "registry.id", src_dir_fd=folder, dst_dir_fd=folder)
+    files.fsync(folder, at="registry.sync")
+
+
+def _refused(reason: str, what: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{what}. Put the matching registry.sqlite and registry.id back from a backup. Nothing was changed.",
+        reason=reason,
+    )
