@@ -1,13 +1,29 @@
 """Who is calling: what the host minted (decisions.md section 6).
 
-Nothing in tool arguments selects an agent, store, path or scope; the audience alone does.
+Nothing in tool arguments selects an agent, store, path or scope; the audience alone does. A child that an agent
+spawned carries the audience that delegated to it as its ``root``: the outermost root decides partition and grants,
+the child's own agent is the author, and one sandboxed or stale link spoils the whole chain.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import model_validator
+
+from messages.arguments import Arguments, Bool, Choice, InstantText, RawJson, Text, Uuid, refused, validate
+from messages.dates import parse_instant
+from messages.errors import AudienceMissing, InvalidArgument
+from messages.vocabulary import Partition
+
+AGENT_MAX_CHARS: Final = 128
+SESSION_KEY_MAX_CHARS: Final = 512
+DELEGATIONS_MAX: Final = 8
+
+_Name: TypeAlias = Annotated[str, Text(max_units=AGENT_MAX_CHARS, one_line=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +53,93 @@ class Conversation:
 
 
 Audience: TypeAlias = OwnerPrivate | Conversation
+
+
+class _AudienceArguments(Arguments):
+    kind: Annotated[Literal["owner-private", "conversation"], Choice("owner-private", "conversation")]
+    agent: _Name
+    session_key: Annotated[str, Text(max_units=SESSION_KEY_MAX_CHARS, one_line=True)] | None = None
+    session_id: Uuid | None = None
+    run_id: _Name | None = None
+    account: _Name | None = None
+    expires_at: InstantText | None = None
+    sandboxed: Bool = False
+    root: Annotated[Any, RawJson()] = None
+
+    @model_validator(mode="after")
+    def _addressed(self) -> Self:
+        for name, value in (("sessionKey", self.session_key), ("sessionId", self.session_id)):
+            if self.kind == "conversation" and value is None:
+                raise refused("missing", "is required for a conversation", ["sessionKey", "sessionId"], field=name)
+            if self.kind == "owner-private" and value is not None:
+                raise refused("conflict", "belongs to conversations only", "no session", field=name)
+        return self
+
+
+def parse_audience(value: object) -> Audience:
+    """The audience that a host minted, with the chain that delegated to it.
+
+    Unknown keys are refused, since one that narrows access must never be overlooked. Raises
+    :class:`AudienceMissing` for null, :class:`InvalidArgument` (fields below ``audience``) for anything malformed
+    and for a chain of more than eight delegations.
+    """
+    if value is None:
+        raise AudienceMissing("the call carries no audience; the host must send the one it minted")
+    links: list[_AudienceArguments] = []
+    while value is not None:
+        field = ".".join(["audience", *["root"] * len(links)])
+        if len(links) > DELEGATIONS_MAX:
+            message = f"{field} is one delegation too many; at most {DELEGATIONS_MAX} are allowed"
+            raise InvalidArgument(message, field=field, reason="too_deep", allowed=DELEGATIONS_MAX)
+        link = validate(_AudienceArguments, value, under=field)
+        links.append(link)
+        value = link.root
+    audience: Audience | None = None
+    for link in reversed(links):
+        audience = _linked(link, audience)
+    assert audience is not None
+    return audience
+
+
+def delegation_chain(audience: Audience) -> Iterator[Audience]:
+    """The audience itself, then its root, and so on outwards."""
+    link: Audience | None = audience
+    while link is not None:
+        yield link
+        link = link.root
+
+
+def originating(audience: Audience) -> Audience:
+    """The outermost root: the audience whose partition and grants the call has."""
+    *_, last = delegation_chain(audience)
+    return last
+
+
+def own_partition(audience: Audience) -> Partition:
+    """The partition that the call reaches without any grant."""
+    origin = originating(audience)
+    return Partition(origin.session_id) if isinstance(origin, Conversation) else Partition()
+
+
+def is_sandboxed(audience: Audience) -> bool:
+    """Whether any link of the chain is sandboxed."""
+    return any(link.sandboxed for link in delegation_chain(audience))
+
+
+def earliest_expiry(audience: Audience) -> datetime | None:
+    """The instant from which the audience is stale: the earliest of its chain."""
+    return min((link.expires_at for link in delegation_chain(audience) if link.expires_at is not None), default=None)
+
+
+def run_ids(audience: Audience) -> frozenset[str]:
+    """The runs whose end makes the audience stale: those of its whole chain."""
+    return frozenset(link.run_id for link in delegation_chain(audience) if link.run_id is not None)
+
+
+def _linked(link: _AudienceArguments, root: Audience | None) -> Audience:
+    expires_at = None if link.expires_at is None else parse_instant(link.expires_at)
+    if link.session_key is not None and link.session_id is not None:
+        return Conversation(
+            link.agent, link.session_key, link.session_id, link.run_id, link.account, expires_at, link.sandboxed, root
+        )
+    return OwnerPrivate(link.agent, link.run_id, link.account, expires_at, link.sandboxed, root)

@@ -1,0 +1,146 @@
+"""The tools: what may be asked of Knowledge, and the shapes of the answers.
+
+One module a family, request and response beside each other; :data:`CATALOGUE` lists them all. A request exists only
+validated and frozen (:func:`parse_arguments`). Responses are built from plain values and leave out what tools.md
+says is left out.
+"""
+
+from messages.tools._base import LifecycleFilter, TimeField, ToolRequest, WriteRequest
+from messages.tools._requests import (
+    canonical_payload,
+    flush_request_id,
+    parse_arguments,
+    payload_hash,
+    tool_spec,
+)
+from messages.tools._rows import (
+    ClaimRow,
+    Found,
+    PageRef,
+    PageRow,
+    RelationshipRow,
+    Row,
+    claim_text,
+    json_bytes,
+    next_offset,
+    paging,
+    rows_within,
+    short_hash,
+)
+from messages.tools.catalogue import CATALOGUE, Action, Annotations, ToolSpec
+from messages.tools.history import (
+    ContentField,
+    HistoryRequest,
+    HistoryRow,
+    MutationFile,
+    MutationRequest,
+    ResumeRequest,
+    RevisionRequest,
+    history_response,
+    mutation_response,
+    revision_response,
+)
+from messages.tools.ontology import OntologyRequest, OntologyView
+from messages.tools.pages import EvidenceArgument, SavePageRequest
+from messages.tools.receipts import (
+    ExistingPage,
+    Receipt,
+    RejectionReason,
+    agent_receipt,
+    budget_rejection,
+    same_title_rejection,
+)
+from messages.tools.records import (
+    EvidenceView,
+    RecordRequest,
+    RecordsRequest,
+    RecordView,
+    record_response,
+    records_response,
+)
+from messages.tools.remember import (
+    RememberedItem,
+    RememberItem,
+    RememberRequest,
+    Subject,
+    all_duplicates,
+)
+from messages.tools.search import (
+    GrepMode,
+    GrepRequest,
+    LookupRequest,
+    SearchHit,
+    grep_response,
+    grep_unavailable,
+    lookup_response,
+)
+from messages.tools.status import GitState, StatusRequest, StatusResponse
+
+__all__ = [
+    "CATALOGUE",
+    "Action",
+    "Annotations",
+    "ClaimRow",
+    "ContentField",
+    "EvidenceArgument",
+    "EvidenceView",
+    "ExistingPage",
+    "Found",
+    "GitState",
+    "GrepMode",
+    "GrepRequest",
+    "HistoryRequest",
+    "HistoryRow",
+    "LifecycleFilter",
+    "LookupRequest",
+    "MutationFile",
+    "MutationRequest",
+    "OntologyRequest",
+    "OntologyView",
+    "PageRef",
+    "PageRow",
+    "Receipt",
+    "RecordRequest",
+    "RecordView",
+    "RecordsRequest",
+    "RejectionReason",
+    "RelationshipRow",
+    "RememberItem",
+    "RememberRequest",
+    "RememberedItem",
+    "ResumeRequest",
+    "RevisionRequest",
+    "Row",
+    "SavePageRequest",
+    "SearchHit",
+    "StatusRequest",
+    "StatusResponse",
+    "Subject",
+    "TimeField",
+    "ToolRequest",
+    "ToolSpec",
+    "WriteRequest",
+    "agent_receipt",
+    "all_duplicates",
+    "budget_rejection",
+    "canonical_payload",
+    "claim_text",
+    "flush_request_id",
+    "grep_response",
+    "grep_unavailable",
+    "history_response",
+    "json_bytes",
+    "lookup_response",
+    "mutation_response",
+    "next_offset",
+    "paging",
+    "parse_arguments",
+    "payload_hash",
+    "record_response",
+    "records_response",
+    "revision_response",
+    "rows_within",
+    "same_title_rejection",
+    "short_hash",
+    "tool_spec",
+]

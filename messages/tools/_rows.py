@@ -1,0 +1,163 @@
+"""List rows and paging: the shapes that every list of an agent response is made of.
+
+Ids, hashes and offsets come first and long text last, since some hosts cut the end of a result off. What a page
+says is left out is left out here (tools.md, Agent response shapes; decisions.md section 5, Rows and Result keys).
+Plain values in, JSON objects out; any thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from messages.json_types import JsonObject, JsonValue
+from messages.text import clip_utf16, utf16_length, without_html_comments
+from messages.vocabulary import CLAIM_TEXT_MAX_CHARS, HASH_PREFIX_MIN_CHARS
+
+LIST_RESPONSE_MAX_BYTES: Final = 24 * 1024
+
+Found: TypeAlias = Literal["found", "ambiguous", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """A page named beside another record: enough to say what it is and to open it."""
+
+    id: str
+    title: str
+
+    def to_json(self) -> JsonObject:
+        return {"id": self.id, "title": self.title}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRow:
+    """One page of a list."""
+
+    id: str
+    revision: int
+    hash: str
+    title: str
+    type: str
+    lifecycle: str = "active"
+
+    def to_json(self) -> JsonObject:
+        return {**_head(self, "page"), "title": self.title, "type": self.type}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRow:
+    """One claim of a list. ``day`` is its occurrence, else the day it was recorded; ``text`` is the stored body.
+
+    ``title`` is given by searches only, and shown only where the text does not repeat it.
+    """
+
+    id: str
+    revision: int
+    hash: str
+    claim_kind: str
+    day: str
+    text: str
+    pages: Sequence[PageRef] = ()
+    source_page: str | None = None
+    title: str | None = None
+    lifecycle: str = "active"
+    assertion_origin: str = "source"
+
+    def to_json(self) -> JsonObject:
+        row = _head(self, "claim")
+        row["claimKind"] = self.claim_kind
+        row["day"] = self.day
+        if self.assertion_origin != "source":
+            row["assertionOrigin"] = self.assertion_origin
+        if self.pages:
+            row["pages"] = [page.to_json() for page in self.pages]
+        if self.source_page is not None:
+            row["sourcePage"] = self.source_page
+        if self.title is not None and not _repeats(self.text, self.title):
+            row["title"] = self.title
+        row.update(claim_text(self.text))
+        return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationshipRow:
+    """One typed relationship of a list; ``source`` and ``target`` are page ids, shown as ``from`` and ``to``."""
+
+    id: str
+    revision: int
+    hash: str
+    source: str
+    target: str
+    label: str
+    lifecycle: str = "active"
+    assertion_origin: str = "source"
+
+    def to_json(self) -> JsonObject:
+        row = _head(self, "relationship")
+        if self.assertion_origin != "source":
+            row["assertionOrigin"] = self.assertion_origin
+        row.update({"from": self.source, "label": self.label, "to": self.target})
+        return row
+
+
+Row: TypeAlias = PageRow | ClaimRow | RelationshipRow
+
+
+def short_hash(full: str) -> str:
+    """The first 16 characters: what list rows carry, and what fences a write."""
+    return full[:HASH_PREFIX_MIN_CHARS]
+
+
+def claim_text(text: str) -> JsonObject:
+    """``text`` without HTML comments, and ``truncated`` where it is longer than 4,000 UTF-16 units."""
+    shown = without_html_comments(text)
+    if utf16_length(shown) <= CLAIM_TEXT_MAX_CHARS:
+        return {"text": shown}
+    return {"truncated": True, "text": clip_utf16(shown, CLAIM_TEXT_MAX_CHARS)}
+
+
+def paging(*, offset: int, next_offset: int | None, snapshot: str | None = None) -> JsonObject:
+    """``nextOffset`` while another page remains; ``snapshot`` while paging, the last page included."""
+    shown: JsonObject = {}
+    if next_offset is not None:
+        shown["nextOffset"] = next_offset
+    if snapshot is not None and (offset > 0 or next_offset is not None):
+        shown["snapshot"] = snapshot
+    return shown
+
+
+def next_offset(*, offset: int, returned: int, total: int) -> int | None:
+    """Where the following page starts, or ``None`` when this one was the last."""
+    following = offset + returned
+    return following if returned and following < total else None
+
+
+def json_bytes(value: JsonValue) -> int:
+    """The size of ``value`` as compact UTF-8 JSON, which is how every door sends it."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def rows_within(rows: Iterable[JsonObject], max_bytes: int = LIST_RESPONSE_MAX_BYTES) -> list[JsonObject]:
+    """The leading rows that fit into ``max_bytes`` of JSON; always the first, so that paging moves on."""
+    kept: list[JsonObject] = []
+    size = 2
+    for row in rows:
+        size += json_bytes(row) + 1
+        if kept and size > max_bytes:
+            break
+        kept.append(row)
+    return kept
+
+
+def _head(row: Row, kind: str) -> JsonObject:
+    head: JsonObject = {"id": row.id, "revision": row.revision, "hash": short_hash(row.hash), "kind": kind}
+    if row.lifecycle != "active":
+        head["lifecycle"] = row.lifecycle
+    return head
+
+
+def _repeats(text: str, title: str) -> bool:
+    return " ".join(title.split()).rstrip("…. ").casefold() in " ".join(text.split()).casefold()

@@ -1,0 +1,162 @@
+"""The catalogue: every tool's name, request, right, and the words that teach a model when and how to use it.
+
+Descriptions are ASCII and at most 600 characters; their first sentence carries the words a search would use. The
+order is fixed, so that a tool list is byte-identical between runs (HOSTS.md sections 0, 2 and 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from messages.tools._base import ToolRequest
+from messages.tools.history import HistoryRequest, MutationRequest, ResumeRequest, RevisionRequest
+from messages.tools.ontology import OntologyRequest
+from messages.tools.pages import SavePageRequest
+from messages.tools.records import RecordRequest, RecordsRequest
+from messages.tools.remember import RememberRequest
+from messages.tools.search import GrepRequest, LookupRequest
+from messages.tools.status import StatusRequest
+
+Action: TypeAlias = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """MCP's hints to hosts: may run in parallel, may destroy, may be repeated, reaches beyond this machine."""
+
+    read_only: bool
+    destructive: bool
+    idempotent: bool
+    open_world: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool. ``action`` is the right it needs; ``core`` tools are in the default profile."""
+
+    name: str
+    request: type[ToolRequest]
+    action: Action
+    description: str
+    annotations: Annotations
+    core: bool = False
+
+    @property
+    def schema_version(self) -> int:
+        return self.request.schema_version
+
+    @property
+    def operation(self) -> str:
+        """The name without its prefix, as receipts and history carry it."""
+        return self.name.removeprefix("knowledge_")
+
+
+_READ: Final = Annotations(read_only=True, destructive=False, idempotent=True)
+_ADD: Final = Annotations(read_only=False, destructive=False, idempotent=True)
+_REPLACE: Final = Annotations(read_only=False, destructive=True, idempotent=True)
+
+
+def _read(request: type[ToolRequest], description: str, *, core: bool = False) -> ToolSpec:
+    return ToolSpec(
+        name=request.tool, request=request, action="read", description=description, annotations=_READ, core=core
+    )
+
+
+def _write(request: type[ToolRequest], description: str, annotations: Annotations, *, core: bool = False) -> ToolSpec:
+    return ToolSpec(
+        name=request.tool, request=request, action="write", description=description, annotations=annotations, core=core
+    )
+
+
+_SPECS: Final = (
+    _read(
+        StatusRequest,
+        "Show the state of your knowledge memory: vault ID, partition, whether saving is possible, record counts, "
+        "unfinished publications, Git and index. Call it when a save or search fails, or when a write needs the vault "
+        "ID; a search does not need it first.",
+        core=True,
+    ),
+    _read(
+        OntologyRequest,
+        "Show the page types, relationship labels and fields that knowledge pages may use, and the ontology "
+        'fingerprint. Call it before the first knowledge_save_page: view "definitions" with a name lists that type\'s '
+        "fields and allowed values. A fingerprint from here or from the last receipt stays good until a write says "
+        "ontology_changed.",
+        core=True,
+    ),
+    _read(
+        LookupRequest,
+        "Find the one page, claim or relationship that has exactly this ID, title or alias. Use it to check whether a "
+        "person, project or other page exists before you create or link one. state is found, ambiguous or missing: "
+        "with ambiguous, ask or compare the hits, never take the first. For words inside records use knowledge_grep.",
+        core=True,
+    ),
+    _read(
+        GrepRequest,
+        "Search memory by keywords: titles, aliases and text of saved pages and claims, best matches first. Search "
+        "once for each name or earlier topic in a task before you plan or answer. Plain words only; mode any widens, "
+        "phrase narrows. total null means the search failed, not that nothing is known. Open a hit with "
+        "knowledge_record; for an exact name use knowledge_lookup.",
+        core=True,
+    ),
+    _read(
+        RecordRequest,
+        "Read one saved page, claim or relationship in full, by ID: text, fields, links, hash and revision. Long text "
+        "comes in windows: follow nextOffset with the same id, and start again if the hash changes. Never save a page "
+        "from an incomplete body. Set includeEvidence to see the sources. record null means missing or not unique.",
+        core=True,
+    ),
+    _read(
+        RecordsRequest,
+        "List saved records completely, page by page, filtered by kind, type, part of a title, date or origin. Use it "
+        'for "all ..." questions, where ranked search proves nothing about what is missing. Follow nextOffset with '
+        "unchanged filters and send snapshot back. For a topic use knowledge_grep.",
+    ),
+    _write(
+        RememberRequest,
+        "Remember decisions, preferences, corrections, commitments and facts from the conversation: save 1-20 claims "
+        "in one call, before your final reply, without being asked. Quote the supporting passage in excerpt and word "
+        "no claim more broadly than it. Set subject to an existing page's exact title, or describe it in about. Never "
+        "save secrets or your own conclusions. Example item: "
+        '{"text":"Chose option B because it ships sooner.","kind":"decision","subject":"Garden Pilot"}',
+        _ADD,
+        core=True,
+    ),
+    _write(
+        SavePageRequest,
+        "Create a page for a person, project or other lasting subject, or replace one. Look the title up first. To "
+        "edit, read all of the page with knowledge_record, then send id, expectedRevision, expectedHash and the "
+        "complete new body. A result with state rejected saved nothing: do what its message says. For single facts "
+        "use knowledge_remember.",
+        _REPLACE,
+        core=True,
+    ),
+    _read(
+        HistoryRequest,
+        "List past saves and outside edits, newest first: operation, record, revision, hash, time and author. Use it "
+        "to see how a record changed or to find the request ID of an uncertain write; read an old text with "
+        "knowledge_revision.",
+    ),
+    _read(
+        RevisionRequest,
+        "Read an earlier revision of a record, as it was saved. Take sequence from knowledge_history; follow "
+        "nextOffset with the same sequence. For the current text use knowledge_record.",
+    ),
+    _read(
+        MutationRequest,
+        "Inspect one write by its request ID: the complete receipt, and the texts before, proposed and displaced. Use "
+        "it after an uncertain or conflicting write to see what was kept; includeFiles false gives the receipt only. "
+        "To finish a pending write use knowledge_resume.",
+    ),
+    _write(
+        ResumeRequest,
+        "Finish an interrupted write or retry its Git checkpoint, with the original request ID. Use it when a receipt "
+        "says pending. It never overwrites a conflict: after one, read the record and send a new write.",
+        _ADD,
+    ),
+)
+
+CATALOGUE: Final[Mapping[str, ToolSpec]] = MappingProxyType({spec.name: spec for spec in _SPECS})

@@ -1,0 +1,291 @@
+"""``knowledge_record`` and ``knowledge_records``: one record in full, and the exhaustive inventory.
+
+A single record's response is bounded as a whole by shortening its text only; identity and metadata are never cut
+(tools.md, Reading records). Sizes and offsets are UTF-16 code units.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Final, Self
+
+from pydantic import Field, model_validator
+
+from messages.arguments import Bool, DateText, Integer, RecordId, Text, refused
+from messages.errors import InvalidArgument
+from messages.json_types import JsonObject, JsonValue
+from messages.text import clip_utf16, utf16_length
+from messages.tools._base import (
+    READ_CHARS_DEFAULT,
+    Kind,
+    Lifecycles,
+    Offset,
+    Origin,
+    ReadChars,
+    Snapshot,
+    TimeFields,
+    ToolRequest,
+    TypeName,
+    check_interval,
+)
+from messages.tools._rows import PageRef, Row, paging
+from messages.vocabulary import TITLE_MAX_CHARS
+
+EVIDENCE_PER_RESPONSE: Final = 20
+EVIDENCE_EXCERPT_CHARS: Final = 4_000
+# Metadata larger than maxChars must not stop a reader: each window moves on by at least this much text.
+TEXT_WINDOW_MIN: Final = 256
+
+
+class RecordRequest(ToolRequest):
+    """One record by id, in windows of its text."""
+
+    tool: ClassVar[str] = "knowledge_record"
+
+    id: RecordId = Field(description="Record ID from a list row.")
+    offset: Offset = Field(default=0, description="nextOffset of the previous window.")
+    max_chars: ReadChars = Field(default=READ_CHARS_DEFAULT, description="Size of the response, default 12000.")
+    include_evidence: Bool = Field(default=False, description="Add citations with short excerpts.")
+    evidence_offset: Offset = Field(default=0, description="nextEvidenceOffset of the previous response.")
+
+
+class RecordsRequest(ToolRequest):
+    """The inventory: every record that passes the filters, page by page, in a stable order."""
+
+    tool: ClassVar[str] = "knowledge_records"
+
+    kind: Kind | None = Field(default=None, description="Only this kind of record.")
+    type: TypeName | None = Field(default=None, description="Only pages of this ontology type or alias.")
+    match: Annotated[str, Text(max_units=TITLE_MAX_CHARS)] | None = Field(
+        default=None, description="Part of an ID, title or alias."
+    )
+    origin: Origin | None = Field(default=None, description="Only claims and relationships of this origin.")
+    lifecycle: Lifecycles = Field(default="active", description="active (default), superseded, or all.")
+    time_field: TimeFields | None = Field(
+        default=None, description="Date that since and until test: default occurred, else recorded."
+    )
+    since: DateText | None = Field(default=None, description="First day, inclusive: YYYY, YYYY-MM or YYYY-MM-DD.")
+    until: DateText | None = Field(default=None, description="End, exclusive.")
+    limit: Annotated[int, Integer(1, 100)] = Field(default=20, description="Rows per page, default 20.")
+    offset: Offset = Field(default=0, description="nextOffset of the previous page.")
+    snapshot: Snapshot | None = Field(default=None, description="snapshot of the previous page.")
+
+    @model_validator(mode="after")
+    def _interval(self) -> Self:
+        check_interval(self.since, self.until)
+        if self.origin is not None and self.kind == "page":
+            raise refused("conflict", "does not apply to pages", "claims and relationships", field="origin")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceView:
+    """One citation. Its keys are those that evidence arguments take, so that a locator can be sent back as it is."""
+
+    path: str
+    sha256: str
+    attribution: str | None = None
+    filename: str | None = None
+    media_type: str | None = None
+    start_line: int | None = None
+    end_line: int | None = None
+    quote: str | None = None
+    excerpt: str | None = None
+
+    def to_json(self) -> JsonObject:
+        members: JsonObject = {
+            "path": self.path,
+            "sha256": self.sha256,
+            "attribution": self.attribution,
+            "filename": self.filename,
+            "media_type": self.media_type,
+            "start_line": self.start_line,
+            "end_line": self.end_line,
+            "quote": self.quote,
+        }
+        return {key: member for key, member in members.items() if member is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordView:
+    """Everything that a single read may show of one record; empty members are left out.
+
+    ``body`` is the complete text: a page's or relationship's ``body``, a claim's ``text``. ``issues`` are validation
+    findings, ``attribution`` and the dates belong to claims and relationships.
+    """
+
+    id: str
+    revision: int
+    hash: str
+    kind: str
+    body: str
+    title: str | None = None
+    type: str | None = None
+    lifecycle: str = "active"
+    assertion_origin: str = "source"
+    aliases: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    dependencies: Sequence[str] = ()
+    fields: Mapping[str, JsonValue] = field(default_factory=dict)
+    pages: Sequence[PageRef] = ()
+    claim_kind: str | None = None
+    occurred_at: str | None = None
+    due_at: str | None = None
+    expires_at: str | None = None
+    owner: PageRef | None = None
+    source_page: str | None = None
+    attribution: str | None = None
+    subject_hint: str | None = None
+    relationship_source: str | None = None
+    relationship_target: str | None = None
+    label: str | None = None
+    supersedes: str | None = None
+    superseded_by: str | None = None
+    merged_into: str | None = None
+    identity_uncertainty: str | None = None
+    issues: Sequence[JsonObject] = ()
+
+    def metadata(self) -> JsonObject:
+        """All members but the text, in the order in which they are shown."""
+        filled = {name: value for name, value in self.fields.items() if value not in (None, "", [], {})}
+        members: JsonObject = {
+            "id": self.id,
+            "revision": self.revision,
+            "hash": self.hash,
+            "kind": self.kind,
+            "lifecycle": None if self.lifecycle == "active" else self.lifecycle,
+            "title": self.title,
+            "type": self.type,
+            "claimKind": self.claim_kind,
+            "assertionOrigin": None if self.assertion_origin == "source" else self.assertion_origin,
+            "from": self.relationship_source,
+            "label": self.label,
+            "to": self.relationship_target,
+            "occurredAt": self.occurred_at,
+            "dueAt": self.due_at,
+            "expiresAt": self.expires_at,
+            "owner": None if self.owner is None else self.owner.to_json(),
+            "attribution": self.attribution,
+            "subjectHint": self.subject_hint,
+            "sourcePage": self.source_page,
+            "supersedes": self.supersedes,
+            "supersededBy": self.superseded_by,
+            "mergedInto": self.merged_into,
+            "identityUncertainty": self.identity_uncertainty,
+            "aliases": list(self.aliases),
+            "tags": list(self.tags),
+            "dependencies": list(self.dependencies),
+            "fields": filled,
+            "pages": [page.to_json() for page in self.pages],
+            "issues": list(self.issues),
+        }
+        return {key: member for key, member in members.items() if member is not None and member not in ([], {})}
+
+
+def record_response(
+    record: RecordView | None, request: RecordRequest, *, evidence: Sequence[EvidenceView] = ()
+) -> JsonObject:
+    """The response to one read, at most ``max_chars`` long as JSON wherever metadata alone leaves room for that.
+
+    ``evidence`` is the record's complete list of citations; the request's window of 20 is taken here, excerpts are
+    cut to 4,000 units together, and what had to be left out is named in ``omitted``. Raises
+    :class:`InvalidArgument` for an offset beyond the text or inside a surrogate pair.
+    """
+    if record is None:
+        return {"record": None}
+    shown = record.metadata()
+    response: JsonObject = {}
+    omitted: list[str] = []
+    if request.include_evidence:
+        window = evidence[request.evidence_offset : request.evidence_offset + EVIDENCE_PER_RESPONSE]
+        shown["evidence"], left_out = _with_excerpts(window)
+        omitted += left_out
+        following = request.evidence_offset + len(window)
+        if window and following < len(evidence):
+            response["nextEvidenceOffset"] = following
+    remaining = text_from(record.body, request.offset)
+    key = "text" if record.kind == "claim" else "body"
+    # Room is reckoned with every optional member there, so that adding one later cannot pass the bound.
+    frame = {"nextOffset": 9_999_999, **response, "record": {**shown, key: ""}, "omitted": omitted}
+    room = request.max_chars - utf16_length(_compact(frame))
+    if room < TEXT_WINDOW_MIN and _drop_excerpts(shown, omitted):
+        frame = {**frame, "record": {**shown, key: ""}, "omitted": omitted}
+        room = request.max_chars - utf16_length(_compact(frame))
+    window_text = _fitting(remaining, max(room, TEXT_WINDOW_MIN))
+    if len(window_text) < len(remaining):
+        response = {"nextOffset": request.offset + utf16_length(window_text), **response}
+    if omitted:
+        response["omitted"] = omitted
+    return {**response, "record": {**shown, key: window_text}}
+
+
+def records_response(
+    rows: Sequence[Row],
+    *,
+    total: int,
+    offset: int,
+    next_offset: int | None,
+    snapshot: str,
+    coverage: JsonObject | None = None,
+) -> JsonObject:
+    """One page of the inventory; ``coverage`` only where something could not be listed."""
+    page = paging(offset=offset, next_offset=next_offset, snapshot=snapshot)
+    shown: JsonObject = {"total": total, **page}
+    if coverage:
+        shown["coverage"] = coverage
+    return {**shown, "records": [row.to_json() for row in rows]}
+
+
+def text_from(text: str, offset: int, *, field: str = "offset") -> str:
+    """``text`` from the UTF-16 ``offset`` on; refuses one beyond the end or inside a surrogate pair."""
+    head = clip_utf16(text, offset)
+    if utf16_length(head) != offset:
+        inside = utf16_length(text) > offset
+        what = "lies inside a surrogate pair: use a returned nextOffset" if inside else "lies beyond the end"
+        reason = "inside_pair" if inside else "out_of_range"
+        raise InvalidArgument(f"{field} {what}", field=field, reason=reason, allowed="a returned nextOffset")
+    return text[len(head) :]
+
+
+def _with_excerpts(window: Sequence[EvidenceView]) -> tuple[list[JsonObject], list[str]]:
+    room, shown, omitted = EVIDENCE_EXCERPT_CHARS, list[JsonObject](), list[str]()
+    for index, citation in enumerate(window):
+        item = citation.to_json()
+        if citation.excerpt is not None:
+            excerpt = clip_utf16(citation.excerpt, room)
+            room -= utf16_length(excerpt)
+            if excerpt or not citation.excerpt:
+                item["excerpt"] = excerpt
+            else:
+                omitted.append(f"evidence[{index}].excerpt")
+        shown.append(item)
+    return shown, omitted
+
+
+def _drop_excerpts(shown: JsonObject, omitted: list[str]) -> bool:
+    """Take all excerpts out of ``shown`` and name them; whether there was any."""
+    citations = shown.get("evidence")
+    if not isinstance(citations, list):
+        return False
+    dropped = [f"evidence[{index}].excerpt" for index, item in enumerate(citations) if "excerpt" in item]
+    shown["evidence"] = [{key: value for key, value in item.items() if key != "excerpt"} for item in citations]
+    omitted[:] = sorted({*omitted, *dropped}, key=lambda name: (len(name), name))
+    return bool(dropped)
+
+
+def _compact(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _fitting(text: str, room: int) -> str:
+    """The longest beginning of ``text`` whose JSON form takes at most ``room`` UTF-16 units."""
+    low, high = 0, min(len(text), room)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if utf16_length(_compact(text[:middle])) - 2 <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
