@@ -235,11 +235,13 @@ class FieldMap(Piece):
             raise refused("wrong_type", "must be an object of field names and values", "an object")
         if _depth(found) > FIELDS_MAX_DEPTH:
             raise refused("too_deep", f"is nested deeper than {FIELDS_MAX_DEPTH} levels", FIELDS_MAX_DEPTH)
-        size = len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode())
-        if size > FIELDS_MAX_BYTES:
+        written = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+        if len(written.encode()) > FIELDS_MAX_BYTES:
             limit = f"at most {FIELDS_MAX_BYTES} bytes of JSON"
             raise refused("too_long", f"has more than {FIELDS_MAX_BYTES} bytes of JSON", limit, code="limit_exceeded")
-        return found
+        # A copy: a caller in this process may go on changing its own object after it was validated and hashed.
+        kept: dict[str, JsonValue] = json.loads(written)
+        return kept
 
     def schema(self) -> JsonObject:
         return {"type": "object", "properties": {}, "additionalProperties": True}

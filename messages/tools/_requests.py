@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from messages.arguments import validate
-from messages.coercion import shown_name
+from messages.coercion import parsed_json, shown_name
 from messages.errors import InvalidArgument, UnknownTool
 from messages.json_types import JsonValue
 from messages.text import is_blank, text_fault
@@ -43,11 +43,11 @@ def parse_arguments(tool: str, arguments: object, *, flush_id: str | None = None
     :func:`messages.arguments.validate`.
     """
     spec = tool_spec(tool)
-    given: object = {} if arguments is None else arguments
-    if flush_id is None or not _may_leave_out_id(spec, given):
+    given = {} if arguments is None else parsed_json(arguments, "{")
+    if flush_id is None or not isinstance(given, dict) or not _may_leave_out_id(spec, given):
         return validate(spec.request, given)
     _check_flush_id(flush_id)
-    request = validate(spec.request, {**given, "requestId": _PLACEHOLDER} if isinstance(given, Mapping) else given)
+    request = validate(spec.request, {**given, "requestId": _PLACEHOLDER})
     assert isinstance(request, WriteRequest)
     return request.model_copy(update={"request_id": flush_request_id(flush_id, request)})
 
@@ -73,10 +73,10 @@ def payload_hash(request: ToolRequest) -> str:
     return hashlib.sha256(canonical_payload(request)).hexdigest()
 
 
-def _may_leave_out_id(spec: ToolSpec, arguments: object) -> bool:
+def _may_leave_out_id(spec: ToolSpec, arguments: Mapping[str, object]) -> bool:
     if not issubclass(spec.request, WriteRequest) or spec.request.flush_identity is WriteRequest.flush_identity:
         return False
-    return isinstance(arguments, Mapping) and arguments.get("requestId") is None
+    return arguments.get("requestId") is None
 
 
 def _check_flush_id(flush_id: str) -> None:

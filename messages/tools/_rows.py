@@ -14,9 +14,12 @@ from typing import Final, Literal, TypeAlias
 
 from messages.json_types import JsonObject, JsonValue
 from messages.text import clip_utf16, utf16_length, without_html_comments
+from messages.tools._base import OFFSET_MAX
 from messages.vocabulary import CLAIM_TEXT_MAX_CHARS, HASH_PREFIX_MIN_CHARS
 
 LIST_RESPONSE_MAX_BYTES: Final = 24 * 1024
+# What stands around the rows of a list: totals, offsets, a snapshot of at most 200 characters, a Git message.
+LIST_FRAME_BYTES: Final = 1024
 
 Found: TypeAlias = Literal["found", "ambiguous", "missing"]
 
@@ -119,20 +122,17 @@ def claim_text(text: str) -> JsonObject:
     return {"truncated": True, "text": clip_utf16(shown, CLAIM_TEXT_MAX_CHARS)}
 
 
-def paging(*, offset: int, next_offset: int | None, snapshot: str | None = None) -> JsonObject:
-    """``nextOffset`` while another page remains; ``snapshot`` while paging, the last page included."""
+def paging(
+    *, offset: int, returned: int, total: int, snapshot: str | None = None, offset_max: int = OFFSET_MAX
+) -> JsonObject:
+    """``nextOffset`` while another page remains that may be asked for; ``snapshot`` while paging, the last page too."""
     shown: JsonObject = {}
-    if next_offset is not None:
-        shown["nextOffset"] = next_offset
-    if snapshot is not None and (offset > 0 or next_offset is not None):
+    following = offset + returned
+    if returned and following < total and following <= offset_max:
+        shown["nextOffset"] = following
+    if snapshot is not None and (offset > 0 or shown):
         shown["snapshot"] = snapshot
     return shown
-
-
-def next_offset(*, offset: int, returned: int, total: int) -> int | None:
-    """Where the following page starts, or ``None`` when this one was the last."""
-    following = offset + returned
-    return following if returned and following < total else None
 
 
 def json_bytes(value: JsonValue) -> int:
@@ -140,8 +140,10 @@ def json_bytes(value: JsonValue) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def rows_within(rows: Iterable[JsonObject], max_bytes: int = LIST_RESPONSE_MAX_BYTES) -> list[JsonObject]:
-    """The leading rows that fit into ``max_bytes`` of JSON; always the first, so that paging moves on."""
+def rows_within(
+    rows: Iterable[JsonObject], max_bytes: int = LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES
+) -> list[JsonObject]:
+    """The leading rows that fit into a 24 KiB response; always the first, so that paging moves on."""
     kept: list[JsonObject] = []
     size = 2
     for row in rows:

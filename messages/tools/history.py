@@ -15,7 +15,7 @@ from messages.arguments import Bool, Choice, Integer, RecordId, Uuid, refused
 from messages.json_types import JsonObject
 from messages.text import clip_utf16, utf16_length
 from messages.tools._base import READ_CHARS_DEFAULT, Offset, ReadChars, ToolRequest
-from messages.tools._rows import paging
+from messages.tools._rows import paging, rows_within
 from messages.tools.receipts import git_beside
 from messages.tools.records import text_from
 from messages.tools.status import GitState
@@ -115,12 +115,11 @@ class HistoryRow:
         return {key: member for key, member in members.items() if member is not None}
 
 
-def history_response(
-    rows: Sequence[HistoryRow], *, total: int, offset: int, next_offset: int | None, git: GitState
-) -> JsonObject:
-    """One page of history with the partition's Git summary."""
-    page = paging(offset=offset, next_offset=next_offset)
-    return {"total": total, **page, "git": git.to_json(), "rows": [row.to_json() for row in rows]}
+def history_response(rows: Sequence[HistoryRow], *, total: int, offset: int, git: GitState) -> JsonObject:
+    """One page of history, cut to 24 KiB, with the partition's Git summary."""
+    shown = rows_within(row.to_json() for row in rows)
+    page = paging(offset=offset, returned=len(shown), total=total)
+    return {"total": total, **page, "git": git.to_json(), "rows": shown}
 
 
 def revision_response(row: HistoryRow, content: str, request: RevisionRequest) -> JsonObject:

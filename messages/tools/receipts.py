@@ -91,7 +91,7 @@ def git_beside(git: GitState) -> JsonObject:
     return {"state": git.state} if git.message is None else {"state": git.state, "message": git.message}
 
 
-def same_title_rejection(existing: ExistingPage, *, ontology_fingerprint: str) -> JsonObject:
+def same_title_rejection(existing: ExistingPage) -> JsonObject:
     """A create whose title an active page of the same type already bears: nothing is saved, no receipt is kept."""
     return {
         "state": "rejected",
@@ -100,7 +100,6 @@ def same_title_rejection(existing: ExistingPage, *, ontology_fingerprint: str) -
         "existing": existing.to_json(),
         "message": "An active page of this type already has this title or alias. Edit it with its id, revision and "
         "hash, or send allowSameTitle: true to create another.",
-        "ontologyFingerprint": ontology_fingerprint,
     }
 
 

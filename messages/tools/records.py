@@ -7,7 +7,7 @@ A single record's response is bounded as a whole by shortening its text only; id
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Self
 
@@ -30,13 +30,16 @@ from messages.tools._base import (
     TypeName,
     check_interval,
 )
-from messages.tools._rows import PageRef, Row, paging
-from messages.vocabulary import TITLE_MAX_CHARS
+from messages.tools._rows import PageRef, Row, paging, rows_within
+from messages.vocabulary import RECORD_MAX_BYTES, TITLE_MAX_CHARS
 
 EVIDENCE_PER_RESPONSE: Final = 20
 EVIDENCE_EXCERPT_CHARS: Final = 4_000
-# Metadata larger than maxChars must not stop a reader: each window moves on by at least this much text.
+# Text that a response keeps room for before it gives up excerpts and later citations.
 TEXT_WINDOW_MIN: Final = 256
+# One character takes at most six units as JSON (a control character's escape).
+ESCAPED_CHAR_UNITS: Final = 6
+LARGEST_OFFSET: Final = RECORD_MAX_BYTES
 
 
 class RecordRequest(ToolRequest):
@@ -187,55 +190,44 @@ class RecordView:
 def record_response(
     record: RecordView | None, request: RecordRequest, *, evidence: Sequence[EvidenceView] = ()
 ) -> JsonObject:
-    """The response to one read, at most ``max_chars`` long as JSON wherever metadata alone leaves room for that.
+    """The response to one read, at most ``max_chars`` long as JSON unless metadata alone is longer.
 
-    ``evidence`` is the record's complete list of citations; the request's window of 20 is taken here, excerpts are
-    cut to 4,000 units together, and what had to be left out is named in ``omitted``. Raises
-    :class:`InvalidArgument` for an offset beyond the text or inside a surrogate pair.
+    ``evidence`` is the record's complete list of citations; the request's window of 20 is taken here. Where text
+    would be left with too little room, excerpts go first (named in ``omitted``), then later citations
+    (``nextEvidenceOffset`` comes sooner). Raises :class:`InvalidArgument` for an offset beyond the text or inside
+    a surrogate pair.
     """
     if record is None:
         return {"record": None}
-    shown = record.metadata()
-    response: JsonObject = {}
-    omitted: list[str] = []
-    if request.include_evidence:
-        window = evidence[request.evidence_offset : request.evidence_offset + EVIDENCE_PER_RESPONSE]
-        shown["evidence"], left_out = _with_excerpts(window)
-        omitted += left_out
-        following = request.evidence_offset + len(window)
-        if window and following < len(evidence):
-            response["nextEvidenceOffset"] = following
     remaining = text_from(record.body, request.offset)
-    key = "text" if record.kind == "claim" else "body"
-    # Room is reckoned with every optional member there, so that adding one later cannot pass the bound.
-    frame = {"nextOffset": 9_999_999, **response, "record": {**shown, key: ""}, "omitted": omitted}
-    room = request.max_chars - utf16_length(_compact(frame))
-    if room < TEXT_WINDOW_MIN and _drop_excerpts(shown, omitted):
-        frame = {**frame, "record": {**shown, key: ""}, "omitted": omitted}
+    needed = min(TEXT_WINDOW_MIN, utf16_length(_compact(remaining)))
+    metadata = record.metadata()
+    around: JsonObject = {}
+    shown: JsonObject = metadata
+    room = -1
+    for citations, omitted in _ever_fewer(_window(evidence, request)):
+        around = _around(request, len(citations), len(evidence), omitted)
+        shown = {**metadata, "evidence": citations} if request.include_evidence else metadata
+        frame = {"nextOffset": LARGEST_OFFSET, **around, "record": {**shown, _text_key(record): ""}}
         room = request.max_chars - utf16_length(_compact(frame))
-    window_text = _fitting(remaining, max(room, TEXT_WINDOW_MIN))
-    if len(window_text) < len(remaining):
-        response = {"nextOffset": request.offset + utf16_length(window_text), **response}
-    if omitted:
-        response["omitted"] = omitted
-    return {**response, "record": {**shown, key: window_text}}
+        if room >= needed:
+            break
+    # Metadata that fills the response alone is still shown, and each window must still move on.
+    window = _fitting(remaining, room if room >= ESCAPED_CHAR_UNITS else TEXT_WINDOW_MIN)
+    if len(window) < len(remaining):
+        around = {"nextOffset": request.offset + utf16_length(window), **around}
+    return {**around, "record": {**shown, _text_key(record): window}}
 
 
 def records_response(
-    rows: Sequence[Row],
-    *,
-    total: int,
-    offset: int,
-    next_offset: int | None,
-    snapshot: str,
-    coverage: JsonObject | None = None,
+    rows: Sequence[Row], *, total: int, offset: int, snapshot: str, coverage: JsonObject | None = None
 ) -> JsonObject:
-    """One page of the inventory; ``coverage`` only where something could not be listed."""
-    page = paging(offset=offset, next_offset=next_offset, snapshot=snapshot)
-    shown: JsonObject = {"total": total, **page}
+    """One page of the inventory, cut to 24 KiB; ``coverage`` only where something could not be listed."""
+    records = rows_within(row.to_json() for row in rows)
+    shown: JsonObject = {"total": total, **paging(offset=offset, returned=len(records), total=total, snapshot=snapshot)}
     if coverage:
         shown["coverage"] = coverage
-    return {**shown, "records": [row.to_json() for row in rows]}
+    return {**shown, "records": records}
 
 
 def text_from(text: str, offset: int, *, field: str = "offset") -> str:
@@ -249,30 +241,47 @@ def text_from(text: str, offset: int, *, field: str = "offset") -> str:
     return text[len(head) :]
 
 
-def _with_excerpts(window: Sequence[EvidenceView]) -> tuple[list[JsonObject], list[str]]:
-    room, shown, omitted = EVIDENCE_EXCERPT_CHARS, list[JsonObject](), list[str]()
+def _text_key(record: RecordView) -> str:
+    return "text" if record.kind == "claim" else "body"
+
+
+def _around(request: RecordRequest, cited: int, total: int, omitted: list[str]) -> JsonObject:
+    around: JsonObject = {}
+    following = request.evidence_offset + cited
+    if cited and following < total:
+        around["nextEvidenceOffset"] = following
+    if omitted:
+        around["omitted"] = omitted
+    return around
+
+
+def _window(evidence: Sequence[EvidenceView], request: RecordRequest) -> Sequence[EvidenceView]:
+    if not request.include_evidence:
+        return ()
+    return evidence[request.evidence_offset : request.evidence_offset + EVIDENCE_PER_RESPONSE]
+
+
+def _ever_fewer(window: Sequence[EvidenceView]) -> Iterator[tuple[list[JsonObject], list[str]]]:
+    """The citations with their excerpts, then without them, then one citation fewer each time, down to one.
+
+    Beside them, the names of the excerpts that were left out.
+    """
+    room, shown, dry = EVIDENCE_EXCERPT_CHARS, list[JsonObject](), list[str]()
     for index, citation in enumerate(window):
         item = citation.to_json()
-        if citation.excerpt is not None:
-            excerpt = clip_utf16(citation.excerpt, room)
-            room -= utf16_length(excerpt)
-            if excerpt or not citation.excerpt:
-                item["excerpt"] = excerpt
-            else:
-                omitted.append(f"evidence[{index}].excerpt")
+        excerpt = clip_utf16(citation.excerpt or "", room)
+        room -= utf16_length(excerpt)
+        if excerpt:
+            item["excerpt"] = excerpt
+        elif citation.excerpt:
+            dry.append(f"evidence[{index}].excerpt")
         shown.append(item)
-    return shown, omitted
-
-
-def _drop_excerpts(shown: JsonObject, omitted: list[str]) -> bool:
-    """Take all excerpts out of ``shown`` and name them; whether there was any."""
-    citations = shown.get("evidence")
-    if not isinstance(citations, list):
-        return False
-    dropped = [f"evidence[{index}].excerpt" for index, item in enumerate(citations) if "excerpt" in item]
-    shown["evidence"] = [{key: value for key, value in item.items() if key != "excerpt"} for item in citations]
-    omitted[:] = sorted({*omitted, *dropped}, key=lambda name: (len(name), name))
-    return bool(dropped)
+    yield shown, dry
+    bare = [citation.to_json() for citation in window]
+    names = [f"evidence[{index}].excerpt" for index, citation in enumerate(window) if citation.excerpt]
+    for count in range(len(bare), 0, -1):
+        kept = {f"evidence[{index}].excerpt" for index in range(count)}
+        yield bare[:count], [name for name in names if name in kept]
 
 
 def _compact(value: JsonValue) -> str:

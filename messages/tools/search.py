@@ -21,12 +21,13 @@ from messages.tools._base import (
     TypeName,
     check_interval,
 )
-from messages.tools._rows import Found, Row, paging
+from messages.tools._rows import Found, Row, paging, rows_within
 from messages.vocabulary import GREP_QUERY_MAX_CHARS, GREP_QUERY_MAX_WORDS, LOOKUP_QUERY_MAX_CHARS
 
 GrepMode: TypeAlias = Literal["all", "any", "phrase"]
 
 AGENT_LIMIT: Final = 10
+GREP_OFFSET_MAX: Final = 500
 
 _Limit: TypeAlias = Annotated[int, Integer(1, 50)]
 
@@ -52,7 +53,9 @@ class GrepRequest(ToolRequest):
     since: DateText | None = Field(default=None, description="First day, inclusive: YYYY, YYYY-MM or YYYY-MM-DD.")
     until: DateText | None = Field(default=None, description="End, exclusive.")
     limit: _Limit = Field(default=AGENT_LIMIT, description="Hits per page, default 10.")
-    offset: Annotated[int, Integer(0, 500)] = Field(default=0, description="nextOffset of the previous page.")
+    offset: Annotated[int, Integer(0, GREP_OFFSET_MAX)] = Field(
+        default=0, description="nextOffset of the previous page."
+    )
     snapshot: Snapshot | None = Field(default=None, description="snapshot of the previous page.")
 
     @model_validator(mode="after")
@@ -96,12 +99,12 @@ class SearchHit:
         return {**shown, "snippet": self.snippet, **text}
 
 
-def grep_response(
-    hits: Sequence[SearchHit], *, total: int, offset: int, next_offset: int | None, snapshot: str
-) -> JsonObject:
-    """A search that was answered. ``total`` counts direct matches; replacement rows are extra."""
-    page = paging(offset=offset, next_offset=next_offset, snapshot=snapshot)
-    return {"total": total, **page, "hits": [hit.to_json() for hit in hits]}
+def grep_response(hits: Sequence[SearchHit], *, total: int, offset: int, snapshot: str) -> JsonObject:
+    """A search that was answered, cut to 24 KiB. ``total`` counts direct matches; replacement rows are extra."""
+    rows = rows_within(hit.to_json() for hit in hits)
+    direct = sum("via" not in row for row in rows)
+    page = paging(offset=offset, returned=direct, total=total, snapshot=snapshot, offset_max=GREP_OFFSET_MAX)
+    return {"total": total, **page, "hits": rows}
 
 
 def grep_unavailable(reason: str) -> JsonObject:
@@ -109,9 +112,8 @@ def grep_unavailable(reason: str) -> JsonObject:
     return {"index": {"state": "unavailable", "reason": reason}, "total": None, "hits": []}
 
 
-def lookup_response(
-    rows: Sequence[Row], *, state: Found, total: int, offset: int = 0, next_offset: int | None = None
-) -> JsonObject:
-    """``state`` speaks of all ``total`` matches, not of this page: one is found, several are ambiguous."""
-    page = paging(offset=offset, next_offset=next_offset)
-    return {"state": state, "total": total, **page, "hits": [row.to_json() for row in rows]}
+def lookup_response(rows: Sequence[Row], *, total: int, offset: int = 0) -> JsonObject:
+    """One page of the matches, cut to 24 KiB. ``state`` speaks of all ``total`` of them, not of this page."""
+    state: Found = "missing" if total == 0 else "found" if total == 1 else "ambiguous"
+    hits = rows_within(row.to_json() for row in rows)
+    return {"state": state, "total": total, **paging(offset=offset, returned=len(hits), total=total), "hits": hits}
