@@ -1,0 +1,117 @@
+"""The demo: its texts are as messy as real ones, and its story comes out as it promises."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+import host_bridge
+from host_bridge.cli import demo
+from host_bridge.owner.spawn import environment
+from messages.json_types import JsonObject
+from messages.vocabulary import EXCERPT_MAX_BYTES, REMEMBER_MAX_ITEMS
+
+DATA = Path(host_bridge.__file__).parent / "demo_data"
+TWO_SCREENS = 48
+
+
+@pytest.fixture(scope="module")
+def reading() -> demo.Reading:
+    return demo.read_input(DATA)
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "host_bridge", "demo", *arguments],
+        cwd=cwd, env=environment() | {"TMPDIR": str(cwd)}, capture_output=True, text=True, timeout=100, check=False,
+    )
+
+
+def items(batch: JsonObject) -> list[JsonObject]:
+    return cast("list[JsonObject]", batch["items"])
+
+
+def test_the_chat_runs_over_two_weeks(reading: demo.Reading) -> None:
+    days = sorted({line[1:11] for line in reading.texts["chat.txt"] if line.startswith("[")})
+    assert (days[0], days[-1], len(days)) == ("2026-09-07", "2026-09-20", 14)
+
+
+def test_the_texts_are_messy(reading: demo.Reading) -> None:
+    chat = "\n".join(reading.texts["chat.txt"])
+    assert re.search("[\u3040-\u30ff]", chat), "Japanese"
+    assert re.search("[\U0001f300-\U0001faff]", chat), "emoji"
+    assert "Correction" in chat
+    assert max(map(len, reading.texts["chat.txt"])) > 800, "a long line"
+    raw = [path.read_bytes() for path in (DATA / "notes").iterdir()]
+    assert any(b"\r\n" in text for text in raw)
+    assert any(text.startswith(b"\xef\xbb\xbf") for text in raw)
+    aliases = [alias for page in reading.pages for alias in cast("list[str]", page["aliases"])]
+    assert aliases.count("Alex") == 2, "a first name that two people share"
+
+
+def test_every_note_becomes_one_page(reading: demo.Reading) -> None:
+    assert sorted(str(page["note"]) for page in reading.pages) == sorted(reading.notes)
+
+
+def test_a_batch_cites_lines_that_exist_and_fit(reading: demo.Reading) -> None:
+    for batch in reading.remember:
+        first, last = cast("list[int]", batch["lines"])
+        assert 1 <= first <= last <= len(reading.texts[str(batch["source"])])
+        assert 0 < len(demo.excerpt_of(reading, batch).encode()) <= EXCERPT_MAX_BYTES
+        assert 1 <= len(items(batch)) <= REMEMBER_MAX_ITEMS
+
+
+def test_every_number_in_a_claim_from_the_chat_stands_in_its_excerpt(reading: demo.Reading) -> None:
+    for batch in reading.remember:
+        if batch["source"] == "chat.txt" and batch["lines"] != [63, 64]:  # there the meeting's words are repeated
+            excerpt = demo.excerpt_of(reading, batch)
+            for item in items(batch):
+                assert [n for n in re.findall(r"\d+(?:[.,]\d+)*", str(item["text"])) if n not in excerpt] == []
+
+
+def test_the_batches_for_the_crash_are_twenty_different_claims_each(reading: demo.Reading) -> None:
+    batches = demo.raw_batches(reading)
+    texts = [str(item["text"]) for batch in batches for item in items(batch)]
+    assert len(batches) >= 3
+    assert len(texts) == len(set(texts)) == 20 * len(batches)
+
+
+def test_the_demo_tells_its_story_in_two_screens_and_leaves_nothing(tmp_path: Path) -> None:
+    ran = run(cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == ""
+    assert len(ran.stdout.splitlines()) <= TWO_SCREENS
+    assert "\x1b" not in ran.stdout, "plain in a pipe"
+    assert "exit status of the owner: -9" in ran.stdout
+    assert "mcpServers" in ran.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_keeps_its_state_and_gives_its_results_as_json(tmp_path: Path) -> None:
+    state = tmp_path / "kept here"
+    ran = run("--json", "--state-dir", str(state), cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    document = json.loads(ran.stdout)
+    steps = document["steps"]
+    assert document["ok"] is True
+    assert list(steps) == [name for name, _, _ in demo.STEPS]
+    assert steps["pages"]["pages"] == 10
+    assert steps["remember"]["claims"] == 33
+    assert steps["remember"]["duplicate"] == 1
+    assert steps["remember"]["notGuessed"] == ["“Sven” is missing", "“Alex” is ambiguous"]
+    assert steps["lookup"]["alex"]["titles"] == ["Alex Chen", "Alex Novák"]
+    assert steps["crash"]["exitStatus"] == -9
+    assert steps["crash"]["midWrite"] is True
+    assert steps["crash"]["claimsAfter"] == steps["crash"]["claimsBefore"] + 20
+    page = next((state / "knowledge" / "stores").glob("*/vault")) / steps["edit"]["file"]
+    assert "boathouse loft" in page.read_text("utf-8")
+    assert not list(state.rglob(".kr-*.md")), "no half-written file is left"
+    again = run("--state-dir", str(state), cwd=tmp_path)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "already holds a store" in again.stderr

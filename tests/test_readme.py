@@ -1,0 +1,70 @@
+"""The README's commands and lists name what is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from host_bridge.owner.spawn import environment
+from messages.tools import CATALOGUE
+from tests.test_docs import all_blocks
+from tests.tree import CHECKOUT
+
+README = (CHECKOUT / "README.md").read_text("utf-8")
+
+
+def command(name: str) -> str:
+    """The one command under its mark, as ``.ci/run`` takes it out."""
+    found = re.findall(rf"^<!-- command: {name} -->\n```sh\n(.+)\n```$", README, re.MULTILINE)
+    assert len(found) == 1
+    return str(found[0])
+
+
+def commands() -> list[list[str]]:
+    """Every ``knowledge ...`` line of every shell block."""
+    lines = [line for block in all_blocks("sh") for line in block.body.splitlines()]
+    return [shlex.split(line) for line in lines if line.startswith("knowledge ")]
+
+
+@pytest.mark.parametrize("name", ["demo", "test"])
+def test_the_first_commands_need_only_python_and_git(name: str) -> None:
+    parts = [shlex.split(part) for part in command(name).split("&&")]
+    assert parts[0] == ["python3", "-m", "venv", ".venv"]
+    assert all(part[0].startswith(".venv/bin/") for part in parts[1:])
+
+
+def test_one_command_ends_with_the_demo_and_one_with_the_tests() -> None:
+    assert command("demo").endswith("knowledge demo")
+    assert command("test").endswith("-m pytest")
+
+
+@pytest.mark.parametrize("words", commands(), ids=shlex.join)
+def test_a_command_in_the_pages_exists(words: list[str]) -> None:
+    help_text = run("--help")
+    assert re.search(rf"^\s+{words[1]}\b", help_text, re.MULTILINE), f"knowledge {words[1]} is not in the help"
+    own = run(words[1], "--help")
+    for option in [word for word in words[2:] if word.startswith("--")]:
+        assert option in own
+
+
+def run(*arguments: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "host_bridge", *arguments],
+        env=environment(), capture_output=True, text=True, timeout=30, check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_the_table_of_tools_is_the_catalogue() -> None:
+    listed = re.findall(r"^\| `(knowledge_\w+)` \|", README, re.MULTILINE)
+    assert sorted(listed) == sorted(CATALOGUE)
+
+
+def test_the_changelog_names_every_tool() -> None:
+    changelog = (CHECKOUT / "CHANGELOG.md").read_text("utf-8")
+    assert [name for name in CATALOGUE if f"`{name}`" not in changelog] == []
