@@ -1,0 +1,45 @@
+"""Keyword search over one partition: an FTS5 index in a file of its own, and excerpts from stored text.
+
+What is found: case, marks and width make no difference; punctuation separates words; unspaced scripts are found by
+any run of their characters; no stemming, no prefixes, no query syntax. What is promised: filters apply before
+ranking and counting, the order is total, and an index that cannot answer raises ``IndexUnavailable`` instead of
+finding nothing. The package keeps no text but the index's own tokens.
+
+Source: tools.md (Search and lookup), knowledge-more-facts.md section 6, decisions.md sections 5 and 8, SEARCH.md.
+"""
+
+from storage.search._documents import (
+    IndexChange,
+    IndexDocument,
+    LifecycleFilter,
+    SearchFilters,
+    SearchHit,
+    SearchPage,
+    SearchQuery,
+    TimeField,
+)
+from storage.search._excerpt import EXCERPT_MAX_CHARS, LOCATED_MAX_BYTES, excerpt
+from storage.search._file import FAULT_POINTS, Rebuilt
+from storage.search._index import SearchIndex
+from storage.search._query import MODES, Mode, ParsedQuery, parse_query
+
+__all__ = [
+    "EXCERPT_MAX_CHARS",
+    "FAULT_POINTS",
+    "LOCATED_MAX_BYTES",
+    "MODES",
+    "IndexChange",
+    "IndexDocument",
+    "LifecycleFilter",
+    "Mode",
+    "ParsedQuery",
+    "Rebuilt",
+    "SearchFilters",
+    "SearchHit",
+    "SearchIndex",
+    "SearchPage",
+    "SearchQuery",
+    "TimeField",
+    "excerpt",
+    "parse_query",
+]

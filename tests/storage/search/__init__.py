@@ -1,0 +1,1 @@
+"""Keyword search, with real files and threads."""
