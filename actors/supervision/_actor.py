@@ -150,6 +150,9 @@ class GuardedActor(pykka.ThreadingActor):
                 self._begin_ending(Ending("stopped", summary="its mailbox was closed"))
             return
         slot = self.context.slot
+        observe = self.context.environment.observe
+        if observe is not None:
+            observe(slot.name, self.context.incarnation, _type_name(item))
         slot.busy_since = self.context.clock.monotonic()
         try:
             if isinstance(item, Envelope):
@@ -358,6 +361,10 @@ class GuardedActor(pykka.ThreadingActor):
         places = [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames[-8:]]
         logger.error(what, extra=self._ids(correlation_id) | {"error_type": type(error).__name__, "frames": places})
         return f"{type(error).__name__} at {places[-1] if places else 'an unknown place'}"
+
+
+def _type_name(item: Envelope | Control) -> str:
+    return type(item.message if isinstance(item, Envelope | Deliver) else item).__name__
 
 
 def _expire(inbox: Inbox) -> None:

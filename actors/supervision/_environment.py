@@ -27,6 +27,7 @@ class Environment:
     """The surroundings of one tree. Tests replace ``clock``, ``random``, ``launch`` and ``drive``; nothing is global.
 
     ``drive`` runs a virtual scheduler until a condition holds; where it is set, replies and waits never block.
+    ``observe`` sees each message as it is picked up: actor, incarnation, the message's type name.
     """
 
     def __init__(
@@ -36,13 +37,16 @@ class Environment:
         random_source: random.Random | None = None,
         launch: Callable[[GuardedActor], None] = launch_thread,
         drive: Callable[[Callable[[], bool]], None] | None = None,
+        observe: Callable[[str, int, str], None] | None = None,
         dead_letters: DeadLetters | None = None,
     ) -> None:
-        self.owned_clock = SystemClock() if clock is None else None
-        self.clock: Clock = clock if clock is not None else self.owned_clock or SystemClock()
+        own_clock = SystemClock()
+        self._own_clock = own_clock if clock is None else None
+        self.clock: Clock = own_clock if clock is None else clock
         self.random = random_source or random.Random()
         self.launch = launch
         self.drive = drive
+        self.observe = observe
         self.dead_letters = dead_letters or DeadLetters()
         self._lock = threading.Lock()
         self._slots: dict[str, Slot] = {}
@@ -85,8 +89,8 @@ class Environment:
 
     def close(self) -> None:
         """Stop the timers of a clock that was made here."""
-        if self.owned_clock is not None:
-            self.owned_clock.close()
+        if self._own_clock is not None:
+            self._own_clock.close()
 
     def _slot(self, name: str) -> Slot:
         found = self._slots.get(name)

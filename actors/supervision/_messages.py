@@ -61,7 +61,7 @@ class Envelope:
 
 
 EndReason: TypeAlias = Literal["stopped", "crashed", "corrupt", "start_failed", "start_refused", "gave_up"]
-"""How an actor ended. ``start_refused``: ``on_ready`` raised a typed error. ``gave_up``: a supervisor out of restarts."""
+"""How an actor ended. ``start_refused``: ``on_ready`` raised a typed error. ``gave_up``: out of restarts below it."""
 
 
 @dataclass(frozen=True, slots=True)

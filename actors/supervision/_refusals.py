@@ -97,8 +97,8 @@ def defect(name: str, correlation_id: str) -> KnowledgeError:
 def poisoned(name: str, request_key: str) -> KnowledgeError:
     """The request crashed its actor too often."""
     return Poison(
-        f"Request {request_key} crashed {name} repeatedly and is not run again in this process. Change it, or report it "
-        "with the log.",
+        f"Request {request_key} crashed {name} repeatedly and is not run again in this process. Change it, or "
+        "report it with the log.",
         requestId=request_key,
     )
 

@@ -1,0 +1,1 @@
+"""Tests of actors.supervision: DESIGN.md rules 1-11."""

@@ -1,0 +1,1 @@
+"""Tools that several test packages share: the virtual scheduler, leak checks, small actors."""
