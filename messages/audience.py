@@ -14,9 +14,10 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import model_validator
 
-from messages.arguments import Arguments, Bool, Choice, InstantText, RawJson, Text, Uuid, refused, validate
+from messages.arguments import Arguments, validate
 from messages.dates import parse_instant
 from messages.errors import AudienceMissing, InvalidArgument
+from messages.pieces import Bool, Choice, InstantText, RawJson, Text, Uuid, refused
 from messages.vocabulary import Partition
 
 AGENT_MAX_CHARS: Final = 128

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from messages.arguments import Arguments, Choice, Integer, RawJson, Text, validate
+from messages.arguments import Arguments, validate
 from messages.errors import InvalidArgument, KnowledgeError
 from messages.json_types import JsonObject
+from messages.pieces import Choice, Integer, RawJson, Text
 from messages.schemas import PROFILES, TOOL_FORMATS, Profile, ToolFormat
 from messages.tools import CATALOGUE
 from messages.vocabulary import (

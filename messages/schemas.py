@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
-from messages.arguments import Arguments, FieldMap, Items, Piece, field_type, unwrap
+from messages.arguments import Arguments, field_type, required_names, unwrap
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
+from messages.pieces import FieldMap, Items, Piece
 from messages.tools import CATALOGUE, ToolSpec
 
 ToolFormat: TypeAlias = Literal["mcp", "openai", "openai-strict", "anthropic"]
@@ -34,13 +35,9 @@ _FIELDS_AS_TEXT: Final = "A JSON object, written as text."
 def input_schema(model: type[Arguments]) -> JsonObject:
     """The arguments of ``model`` as one flat object schema."""
     properties: JsonObject = {}
-    required: list[str] = []
     for name, info in model.model_fields.items():
-        alias = info.alias or name
-        properties[alias] = _described(_node(*field_type(model, name), input_schema), info.description)
-        if info.is_required():
-            required.append(alias)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        properties[_alias(model, name)] = _described(_node(*field_type(model, name)), info.description)
+    return _closed_object(properties, list(required_names(model)))
 
 
 def strict_schema(model: type[Arguments]) -> JsonObject:
@@ -48,25 +45,16 @@ def strict_schema(model: type[Arguments]) -> JsonObject:
     properties: JsonObject = {}
     for name, info in model.model_fields.items():
         inner, piece = field_type(model, name)
-        description = info.description
-        if isinstance(piece, FieldMap):
-            node: JsonObject = {"type": "string"}
-            description = f"{_FIELDS_AS_TEXT} {description or ''}".strip()
-        else:
-            node = _node(inner, piece, strict_schema)
-            for bound in ("minLength", "maxLength"):
-                node.pop(bound, None)
+        node = _strict_node(inner, piece)
         if not info.is_required():
             node["type"] = [node["type"], "null"]
             if isinstance(words := node.get("enum"), list):
                 node["enum"] = [*words, None]
-        properties[info.alias or name] = _described(node, description)
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+        text = (
+            f"{_FIELDS_AS_TEXT} {info.description or ''}".strip() if isinstance(piece, FieldMap) else info.description
+        )
+        properties[_alias(model, name)] = _described(node, text)
+    return _closed_object(properties, list(properties))
 
 
 def profile_tools(profile: str | None = None) -> tuple[ToolSpec, ...]:
@@ -140,14 +128,34 @@ _EXPORTERS: Final[Mapping[str, Callable[[ToolSpec], JsonObject]]] = MappingProxy
 )
 
 
-def _node(inner: object, piece: Piece | None, nested: Callable[[type[Arguments]], JsonObject]) -> JsonObject:
+def _node(inner: object, piece: Piece | None) -> JsonObject:
     if isinstance(piece, Items):
-        return {**piece.schema(), "items": _node(*unwrap(get_args(inner)[0]), nested)}
-    if piece is not None:
-        return piece.schema()
+        return {**piece.schema(), "items": _node(*unwrap(get_args(inner)[0]))}
+    return input_schema(_model(inner)) if piece is None else piece.schema()
+
+
+def _strict_node(inner: object, piece: Piece | None) -> JsonObject:
+    if isinstance(piece, Items):
+        return {**piece.schema(), "items": _strict_node(*unwrap(get_args(inner)[0]))}
+    if isinstance(piece, FieldMap):
+        return {"type": "string"}
+    if piece is None:
+        return strict_schema(_model(inner))
+    return {key: value for key, value in piece.schema().items() if key not in ("minLength", "maxLength")}
+
+
+def _model(inner: object) -> type[Arguments]:
     if isinstance(inner, type) and issubclass(inner, Arguments):
-        return nested(inner)
+        return inner
     raise TypeError(f"an argument of type {inner!r} has no piece that describes it")
+
+
+def _alias(model: type[Arguments], name: str) -> str:
+    return model.model_fields[name].alias or name
+
+
+def _closed_object(properties: JsonObject, required: list[str]) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _described(node: JsonObject, description: str | None) -> JsonObject:

@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from messages.arguments import Arguments, Choice, DateText, Integer, Sha256, Text, Uuid, refused
+from messages.arguments import Arguments
 from messages.dates import date_start
+from messages.pieces import Choice, DateText, Integer, Sha256, Text, Uuid, refused
 from messages.vocabulary import ASSERTION_ORIGINS, CLAIM_KINDS, RECORD_KINDS, TAG_MAX_CHARS, TITLE_MAX_CHARS
 
 TimeField: TypeAlias = Literal["occurred", "recorded", "updated", "due"]

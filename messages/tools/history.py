@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from messages.arguments import Bool, Choice, Integer, RecordId, Uuid, refused
 from messages.json_types import JsonObject
+from messages.pieces import Bool, Choice, Integer, RecordId, Uuid, refused
 from messages.text import clip_utf16, utf16_length
 from messages.tools._base import READ_CHARS_DEFAULT, Offset, ReadChars, ToolRequest
 from messages.tools._rows import paging, rows_within

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from messages.arguments import Bool, Choice, Integer, Text, refused
+from messages.pieces import Bool, Choice, Integer, Text, refused
 from messages.tools._base import READ_CHARS_DEFAULT, TYPE_MAX_CHARS, Offset, ToolRequest
 
 OntologyView: TypeAlias = Literal["catalog", "definitions", "sources", "diagnostics"]

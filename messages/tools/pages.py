@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from messages.arguments import Arguments, Bool, Fields, Hash, Integer, Items, RecordId, Sha256, Text, Token, refused
+from messages.arguments import Arguments
+from messages.pieces import Bool, Fields, Hash, Integer, Items, RecordId, Sha256, Text, Token, refused
 from messages.tools._base import OFFSET_MAX, Tag, Title, TypeName, WriteRequest
 from messages.vocabulary import ATTRIBUTION_MAX_CHARS, BODY_ARGUMENT_MAX_CHARS
 

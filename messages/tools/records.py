@@ -13,9 +13,9 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from messages.arguments import Bool, DateText, Integer, RecordId, Text, refused
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject, JsonValue
+from messages.pieces import Bool, DateText, Integer, RecordId, Text, refused
 from messages.text import clip_utf16, utf16_length
 from messages.tools._base import (
     READ_CHARS_DEFAULT,

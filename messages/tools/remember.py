@@ -11,8 +11,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from messages.arguments import Arguments, Bool, Choice, DateText, Items, Text
+from messages.arguments import Arguments
 from messages.json_types import JsonObject
+from messages.pieces import Bool, Choice, DateText, Items, Text
 from messages.tools._base import ClaimKindArgument, WriteRequest
 from messages.tools._rows import Found
 from messages.vocabulary import (

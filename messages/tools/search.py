@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from messages.arguments import Choice, DateText, Integer, Text, refused
 from messages.json_types import JsonObject
+from messages.pieces import Choice, DateText, Integer, Text, refused
 from messages.tools._base import (
     Kind,
     Lifecycles,

@@ -1,0 +1,148 @@
+"""One full and one least call of every tool, as a careful model would send them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from messages.json_types import JsonObject
+
+REQUEST_ID: Final = "00000000-0000-4000-8000-000000000020"
+VAULT_ID: Final = "11111111-1111-4111-8111-111111111111"
+PAGE_ID: Final = "6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11"
+HASH: Final = "0123456789abcdef" * 4
+
+REMEMBER: Final[JsonObject] = {
+    "requestId": REQUEST_ID,
+    "attribution": "user in session 8f3a, 2026-10-19",
+    "excerpt": "User: use option B, it ships sooner.",
+    "items": [{"text": "Chose option B because it ships sooner.", "kind": "decision", "subject": "Garden Pilot"}],
+}
+SAVE_PAGE: Final[JsonObject] = {"requestId": REQUEST_ID, "title": "Garden Pilot", "type": "project", "body": ""}
+
+SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
+    ("knowledge_status", {}),
+    ("knowledge_ontology", {}),
+    (
+        "knowledge_ontology",
+        {"view": "definitions", "name": "project", "kind": "page", "includeRecords": True, "limit": 100, "offset": 10},
+    ),
+    ("knowledge_ontology", {"view": "sources", "sourcePath": "ontology.yaml", "offset": 5, "maxChars": 256}),
+    ("knowledge_lookup", {"query": "Garden Pilot"}),
+    (
+        "knowledge_lookup",
+        {
+            "query": "a" * 200,
+            "kind": "page",
+            "type": "project",
+            "tag": "x",
+            "lifecycle": "all",
+            "limit": 50,
+            "offset": 1,
+        },
+    ),
+    ("knowledge_grep", {"query": "option b"}),
+    (
+        "knowledge_grep",
+        {
+            "query": " ".join(["word"] * 64),
+            "mode": "phrase",
+            "kind": "claim",
+            "type": "person",
+            "tag": "t",
+            "lifecycle": "superseded",
+            "timeField": "due",
+            "since": "2026",
+            "until": "2027-01",
+            "limit": 1,
+            "offset": 500,
+            "snapshot": "17",
+        },
+    ),
+    ("knowledge_record", {"id": PAGE_ID}),
+    (
+        "knowledge_record",
+        {"id": "a.b:c_d-1", "offset": 12_000, "maxChars": 48_000, "includeEvidence": True, "evidenceOffset": 20},
+    ),
+    ("knowledge_records", {}),
+    (
+        "knowledge_records",
+        {
+            "kind": "claim",
+            "type": "person",
+            "match": "gar",
+            "origin": "user_belief",
+            "lifecycle": "all",
+            "timeField": "occurred",
+            "since": "2026-09-20",
+            "until": "2026-09-21",
+            "limit": 100,
+            "offset": 20,
+            "snapshot": "17",
+        },
+    ),
+    ("knowledge_remember", REMEMBER),
+    (
+        "knowledge_remember",
+        {
+            **REMEMBER,
+            "expectedVaultId": VAULT_ID,
+            "expectedOntologyFingerprint": HASH,
+            "items": [
+                {
+                    "text": "x" * 4_000,
+                    "kind": "commitment",
+                    "subject": PAGE_ID,
+                    "about": "bundled plugin hot reload",
+                    "origin": "user_belief",
+                    "occurred_at": "2026",
+                    "due_at": "2026-09-25",
+                    "expires_at": "2027-01-01T00:00:00Z",
+                    "infer_subject": False,
+                }
+            ]
+            * 20,
+        },
+    ),
+    ("knowledge_save_page", SAVE_PAGE),
+    (
+        "knowledge_save_page",
+        {
+            **SAVE_PAGE,
+            "id": PAGE_ID,
+            "expectedRevision": 3,
+            "expectedHash": HASH[:16],
+            "body": "# Garden Pilot\n" + "x" * 1_000,
+            "aliases": ["GP"],
+            "tags": [],
+            "dependencies": [PAGE_ID],
+            "fields": {"status": "active", "amount": 5, "contact": None},
+            "attachments": [
+                {
+                    "path": f"artifacts/{REQUEST_ID}/notes.txt",
+                    "sha256": HASH,
+                    "size": 1_234,
+                    "attribution": "Alex, meeting",
+                    "filename": "notes.txt",
+                    "media_type": "text/plain",
+                    "start_line": 12,
+                    "end_line": 12,
+                    "quote": "on Friday",
+                }
+            ],
+            "allowSameTitle": True,
+            "expectedVaultId": VAULT_ID,
+            "expectedOntologyFingerprint": HASH,
+        },
+    ),
+    ("knowledge_history", {}),
+    ("knowledge_history", {"id": PAGE_ID, "limit": 100, "offset": 20}),
+    ("knowledge_revision", {"id": PAGE_ID, "sequence": 1}),
+    ("knowledge_revision", {"id": PAGE_ID, "sequence": 9, "offset": 5, "maxChars": 1_000}),
+    ("knowledge_mutation", {"requestId": REQUEST_ID}),
+    (
+        "knowledge_mutation",
+        {"requestId": REQUEST_ID, "fileOffset": 3, "contentField": "displaced", "charOffset": 7, "maxChars": 48_000},
+    ),
+    ("knowledge_mutation", {"requestId": REQUEST_ID, "includeFiles": False}),
+    ("knowledge_resume", {"requestId": REQUEST_ID}),
+)
