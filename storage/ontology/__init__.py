@@ -4,6 +4,7 @@
 or nothing. Pure values and functions, any thread. Source: decisions.md section 3, tools.md (Ontology).
 """
 
+from storage.ontology import views
 from storage.ontology._manifest import Issue
 from storage.ontology.activation import (
     CORE_PATH,
@@ -38,4 +39,5 @@ __all__ = [
     "core_activation",
     "validate_page",
     "validate_relationship",
+    "views",
 ]

@@ -4,7 +4,7 @@
 :func:`rewrite` turn records into bytes, the latter touching only the lines that change. Source: decisions.md section 2.
 """
 
-from storage.records import dates, frontmatter, names, text, utf16
+from storage.records import dates, frontmatter, links, names, text, utf16
 from storage.records.dates import Interval, bound_ms, format_instant, parse_date, parse_instant
 from storage.records.findings import Finding, Severity, errors
 from storage.records.frontmatter import ABSENT, Change
@@ -53,6 +53,7 @@ __all__ = [
     "frontmatter",
     "frontmatter_values",
     "hex_level",
+    "links",
     "names",
     "normalise_name",
     "parse_date",
