@@ -20,6 +20,7 @@ from storage.search._documents import (
 )
 from storage.search._excerpt import EXCERPT_MAX_CHARS, LOCATED_MAX_BYTES, excerpt
 from storage.search._file import FAULT_POINTS, Rebuilt
+from storage.search._fold import is_unspaced
 from storage.search._index import SearchIndex
 from storage.search._query import MODES, Mode, ParsedQuery, parse_query
 
@@ -41,5 +42,6 @@ __all__ = [
     "SearchQuery",
     "TimeField",
     "excerpt",
+    "is_unspaced",
     "parse_query",
 ]

@@ -47,9 +47,9 @@ class IndexChange:
 class SearchFilters:
     """What a hit has to be, decided before ranking and counting. ``None`` leaves a condition out.
 
-    ``eligible_at`` is the time at which a record must be valid, no fixture and not expired; without it such records
-    are found too. Withdrawn and merged records are never found. ``types`` are names of the ontology with its aliases
-    already resolved; ``tag`` is compared exactly. A record matches [``since``, ``until``) when the interval of its
+    ``eligible_at`` is the time at which a record must be valid and no fixture, and an active one not expired; without
+    it such records are found too. Withdrawn and merged records are never found. ``types`` are names of the ontology,
+    aliases resolved; ``tag`` is compared exactly. A record matches [``since``, ``until``) when the interval of its
     ``time_field`` overlaps it; without a ``time_field`` that is when it occurred, else when it was recorded.
     """
 

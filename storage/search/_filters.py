@@ -77,8 +77,9 @@ def compile_filters(filters: SearchFilters, *, among: Collection[int] | None = N
         first = _SUPERSEDED if filters.lifecycle == "superseded" else _CURRENT
         last = _CURRENT if filters.lifecycle == "active" else _SUPERSEDED
         on_text.append(f"text.rowid >= {first << SLOT_BITS} AND text.rowid < {(last + 1) << SLOT_BITS}")
-        on_text.append(f"{_ROW} NOT IN (SELECT row FROM document WHERE expires_at <= ?)")
-        text_values.append(filters.eligible_at)
+        if first == _CURRENT:  # a superseded record is history already, and its wording still leads to the current one
+            on_text.append(f"{_ROW} NOT IN (SELECT row FROM document WHERE expires_at <= ? AND slot = {_CURRENT})")
+            text_values.append(filters.eligible_at)
     else:
         on_text.append(f"text.rowid < {_HIDDEN << SLOT_BITS}")
         if filters.lifecycle != "all":

@@ -1,0 +1,1 @@
+"""One store: its lane, its helpers and its operations."""

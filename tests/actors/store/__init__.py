@@ -1,0 +1,1 @@
+"""The store, its lane and its operations."""
