@@ -22,7 +22,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from storage.faults import effect
 
@@ -52,11 +52,11 @@ class UnsafeFile(Exception):
         self.reason: UnsafeReason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """What changes when a file changes. Sizes in bytes, times in nanoseconds of the file system's clock.
 
-    ``ctime_ns`` is part of it because a rewrite of equal size with a restored mtime shows nowhere else.
+    ``ctime_ns`` is part of it because a rewrite of equal size with a restored mtime shows nowhere else. A named
+    tuple, since a scan makes one for each file.
     """
 
     device: int

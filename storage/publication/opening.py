@@ -1,0 +1,366 @@
+"""Creating a store, and opening one whatever happened to it before.
+
+Guarantees: a store is either wholly created or creation goes on where it was cut short; an opened store has passed
+table 3c, has no unfinished publication that could be finished, and has a durable mark that says it is in use. A
+store whose halves disagree is not touched.
+
+The caller holds the owner lock; everything runs on the thread that will own the store.
+
+Source: WRITE-PATH.md section 2 (Opening), table 3c, holes 7, 16, 17.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from messages.errors import (
+    DatabaseOlderThanVault,
+    FailedClosed,
+    ForeignVault,
+    KnowledgeError,
+    StorageError,
+    StoreUnavailable,
+)
+from messages.vocabulary import PRIVATE
+from storage import files
+from storage.faults import effect
+from storage.manifest import MANIFEST_NAME, Manifest, Pair, judge
+from storage.publication import machine, placing, sweep, sync
+from storage.publication.model import Projection
+from storage.publication.store import DATABASE_NAME, VAULT_NAME, Folders, StoreState, read_manifest
+from storage.state import journal, schema
+from storage.state.connection import CommitUncertain, Database, StorageCorrupt
+from storage.state.journal import JournalEntry, Marks
+from storage.vault import replace
+
+log = logging.getLogger(__name__)
+
+FAULT_POINTS = (
+    ("create.folder", "making the folders of a new store"),
+    ("create.schema.begin", "beginning the transaction that makes the tables"),
+    ("create.schema.commit", "its durable commit"),
+    ("create.manifest", "writing the first vault.json"),
+    ("create.sync", "syncing the first vault.json and the folders above it"),
+    ("create.made.begin", "beginning the transaction that marks a store as made"),
+    ("create.made.commit", "its durable commit"),
+    ("machine.read", "reading the identity of this boot and mount"),
+    ("state.open", "opening state.sqlite"),
+    ("state.statement", "running one statement on state.sqlite"),
+    ("state.rollback", "rolling a transaction back"),
+    ("state.checkpoint", "checkpointing the write-ahead log"),
+    ("state.close", "closing state.sqlite"),
+    ("reopen.begin", "beginning the transaction that follows a failed commit"),
+    ("reopen.commit", "its durable commit"),
+    ("open.begin", "beginning the transaction that takes the next incarnation"),
+    ("open.commit", "its commit"),
+    ("recovered.begin", "beginning the transaction that ends an opening"),
+    ("recovered.commit", "its durable commit"),
+    ("clean.begin", "beginning the transaction of a clean stop"),
+    ("clean.commit", "its durable commit"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What tells a machine stop from a process stop: it stays the same as long as no written byte can be lost."""
+
+    boot_id: str
+    mount_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What an opening found and did. Paths are relative to the vault, ``finished`` are request ids."""
+
+    kind: Literal["clean", "process", "machine"]
+    rewritten: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    finished: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What a person should be told, one sentence a case; empty when nothing needs telling."""
+        found = []
+        if self.rewritten:
+            found.append(
+                f"After the machine stopped uncleanly, {_counted(self.rewritten)} put back to the last saved version: "
+                f"{_some(self.rewritten)}. If you deleted or restored them on purpose, do it again."
+            )
+        if self.left:
+            found.append(
+                f"{_counted(self.left)} edited outside around the time of the stop: {_some(self.left)}. Your text is "
+                "in place; the version that was saved here is in its history. Please compare."
+            )
+        if self.kept:
+            found.append(
+                f"{_counted(self.kept)} incomplete or displaced after the stop: {_some(self.kept)}. What was found is "
+                "kept in its history."
+            )
+        return tuple(found)
+
+
+def _counted(paths: tuple[str, ...]) -> str:
+    return "1 file was" if len(paths) == 1 else f"{len(paths)} files were"
+
+
+def _some(paths: tuple[str, ...], most: int = 20) -> str:
+    more = f" and {len(paths) - most} more" if len(paths) > most else ""
+    return ", ".join(paths[:most]) + more
+
+
+def this_machine(root_fd: int) -> Machine:
+    """The identity of this boot and of the mount that holds the vault; empty parts where the system has none."""
+    return Machine(_boot_id(), _mount_id(root_fd))
+
+
+def _boot_id() -> str:
+    # Without a boot identity the start of the monotonic clock, to the minute, stands for it.
+    return _text("/proc/sys/kernel/random/boot_id").strip() or str(round((time.time() - time.monotonic()) / 60))
+
+
+def _mount_id(root_fd: int) -> str:
+    for line in _text(f"/proc/self/fdinfo/{root_fd}").splitlines():
+        if line.startswith("mnt_id:"):
+            return line.split()[1]
+    return ""
+
+
+def _text(path: str) -> str:
+    try:
+        with effect("machine.read"), open(path, encoding="ascii") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def create_store(
+    folder: Path,
+    *,
+    vault_id: str,
+    projection: Projection,
+    vfs: str | None = None,
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+) -> None:
+    """Make the store in ``folder``, or go on where an earlier creation was cut short; a made store is left alone.
+
+    Returns when everything is durable. Raises ``ForeignVault`` or ``DatabaseOlderThanVault`` when another vault lies
+    there already, ``StorageError``.
+    """
+    with _reported("create the store"):
+        _make_folders(folder)
+        db = Database.open(folder / DATABASE_NAME, point_prefix="state", create=True, vfs=vfs)
+        try:
+            if not schema.check_version(db):
+                first = new_id()
+                with db.transaction(full=True, point="create.schema"):
+                    schema.create_schema(db)
+                    projection.create(db)
+                    db.execute(
+                        "INSERT INTO meta (id, vault_id, publication_id, floor_publication_id) VALUES (1, ?, ?, ?)",
+                        (vault_id, first, first),
+                    )
+                    journal.partition_row(db, PRIVATE)
+            marks = journal.marks(db)
+            if marks.vault_id != vault_id:
+                raise ForeignVault("the database belongs to another store", expectedVaultId=vault_id)
+            if not marks.made:
+                _make_vault(folder, marks)
+                with db.transaction(full=True, point="create.made"):
+                    db.execute("UPDATE meta SET made = 1")
+        finally:
+            db.close()
+
+
+def _make_folders(folder: Path) -> None:
+    for path in (folder, folder / VAULT_NAME, folder / VAULT_NAME / PRIVATE.key):
+        with effect("create.folder"):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def _make_vault(folder: Path, marks: Marks) -> None:
+    root_fd = files.open_root(folder / VAULT_NAME, at="open.vault")
+    try:
+        wanted = Manifest(marks.vault_id, marks.current)
+        found, _ = read_manifest(root_fd)
+        if found != wanted:
+            if isinstance(found, Manifest):
+                if found.vault_id != marks.vault_id:
+                    raise ForeignVault("another store's vault lies in this folder", foundVaultId=found.vault_id)
+                if found.pair.generation > 0:
+                    raise DatabaseOlderThanVault(
+                        "the vault in this folder has publications that the database lacks: restore the database"
+                    )
+            # Nothing was ever published: the manifest is from a creation that was cut short, or torn.
+            files.unlink(root_fd, MANIFEST_NAME, at="create.manifest")
+            name = f".kr-create-{uuid.uuid4()}"
+            files.close(files.create_file(root_fd, name, wanted.encode(), at="create.manifest"))
+            can = replace.probe(root_fd, name[-12:])
+            replace.move(can, root_fd, name, root_fd, MANIFEST_NAME, at="create.manifest")
+        fd, _status = files.open_file(root_fd, MANIFEST_NAME, at="create.manifest")
+        try:
+            files.fsync(fd, at="create.sync")
+        finally:
+            files.close(fd)
+    finally:
+        files.close(root_fd)
+    # Up to the folder that holds the store's folder: a lost name there would lose everything below it.
+    vault = folder / VAULT_NAME
+    for path in (vault / PRIVATE.key, vault, folder, folder.parent, folder.parent.parent):
+        fd = files.open_root(path, at="create.sync")
+        try:
+            files.fsync(fd, at="create.sync")
+        finally:
+            files.close(fd)
+
+
+def open_state(
+    folder: Path,
+    *,
+    projection: Projection,
+    clock: Callable[[], int] = time.time_ns,
+    git: bool = True,
+    vfs: str | None = None,
+    this: Callable[[int], Machine] = this_machine,
+    can: replace.Capabilities | None = None,
+) -> tuple[StoreState, RecoveryReport]:
+    """Open the store in ``folder``: fence off older incarnations, recover, and mark it as in use.
+
+    Raises the refusals of table 3c with nothing touched, ``StoreUnavailable`` (missing, unfinished, of a newer
+    format), ``StorageError``, :class:`StorageCorrupt`. A publication that an I/O error keeps pending does not stop the
+    opening. ``can`` overrides what the file system is found to be able to do.
+    """
+    with _reported("open the store"):
+        db = _open_database(folder, vfs)
+        root_fd = -1
+        try:
+            marks = journal.marks(db)
+            if not marks.made:
+                raise StoreUnavailable("the store was never completely created; create it again")
+            try:
+                root_fd = files.open_root(folder / VAULT_NAME, at="open.vault")
+            except (FileNotFoundError, NotADirectoryError):
+                raise StoreUnavailable("the vault folder is gone; put it back, or mount its disk again") from None
+            with db.transaction(full=False, point="open"):
+                db.execute("UPDATE meta SET incarnation = incarnation + 1")
+            state = StoreState(
+                folder=folder,
+                db=db,
+                root_fd=root_fd,
+                vault_id=marks.vault_id,
+                incarnation=marks.incarnation + 1,
+                can=can or replace.Capabilities(),
+                projection=projection,
+                clock=clock,
+                git=git,
+                vfs=vfs,
+                pair=marks.current,
+            )
+            report = _recover(state, marks, this(root_fd), probe=can is None)
+        except BaseException:
+            db.close()
+            if root_fd >= 0:
+                files.close(root_fd)
+            raise
+    return state, report
+
+
+def _open_database(folder: Path, vfs: str | None) -> Database:
+    db = Database.open(folder / DATABASE_NAME, point_prefix="state", vfs=vfs)
+    try:
+        if not schema.check_version(db):
+            raise StoreUnavailable("the store was never completely created; create it again")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _recover(state: StoreState, marks: Marks, here: Machine, *, probe: bool) -> RecoveryReport:
+    root = files.stat_open(state.root_fd, at="open.vault")
+    machine_stop = not marks.clean and (marks.boot_id, marks.mount_id) != (here.boot_id, here.mount_id)
+    same_folder = (marks.vault_device, marks.vault_inode) == (root.st_dev, root.st_ino)
+    found, stamp = read_manifest(state.root_fd)
+    verdict = judge(found, state.binding(machine_stop=machine_stop, same_folder=same_folder))
+    if isinstance(verdict, FailedClosed):
+        raise verdict
+    if probe:
+        state.can = replace.probe(state.root_fd, f"{state.incarnation}")
+    unpruned = journal.unpruned(state.db)
+    state.unpruned = len(unpruned)
+    state.manifest_stamp = stamp if verdict == "open" else None
+    if marks.clean:
+        report = RecoveryReport("clean")
+    elif machine_stop:
+        done = machine.replay(state, unpruned)
+        report = RecoveryReport(
+            "machine", tuple(done.rewritten), tuple(done.left), tuple(done.kept), tuple(done.finished)
+        )
+        _sync_now(state)
+    else:
+        report = RecoveryReport("process", finished=_after_process_stop(state, unpruned))
+    with state.transaction(full=True, point="recovered"):
+        state.db.execute(
+            "UPDATE meta SET clean = 0, boot_id = ?, mount_id = ?, vault_device = ?, vault_inode = ?",
+            (here.boot_id, here.mount_id, root.st_dev, root.st_ino),
+        )
+    return report
+
+
+def _after_process_stop(state: StoreState, unpruned: list[JournalEntry]) -> tuple[str, ...]:
+    """Nothing written was lost: finish the one publication that may be pending, by table 3a."""
+    with Folders(state.root_fd) as folders:
+        sweep.take_over(state, folders, {entry.publication_id for entry in unpruned})
+    pending = journal.unsettled(state.db)
+    if pending is None:
+        return ()
+    if pending.generation is not None:
+        state.previous = journal.pair_before(state.db, pending.generation)
+    try:
+        placing.finish(state, pending)
+    except (OSError, StorageError, CommitUncertain) as error:
+        log.warning("publication stays pending", extra={"entry": pending.id, "error": type(error).__name__})
+        return ()
+    return (pending.request_id or "",)
+
+
+def _sync_now(state: StoreState) -> None:
+    """After a replay the files are made durable at once, so that a second stop has as little to do as possible."""
+    covered = sync.cut(state)
+    if covered is not None:
+        sync.prune(state, sync.sync_files(covered), minimum_age_ns=0)
+
+
+class _reported:  # noqa: N801 - reads as a statement
+    """Turn what the system said into a typed error, in one place."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (KnowledgeError, StorageCorrupt)):
+            return
+        if isinstance(error, CommitUncertain):
+            raise StorageError(f"could not {self._what}: the commit failed", reason="io", retry="unknown") from error
+        if isinstance(error, OSError):
+            raise storage_error(error, f"could not {self._what}") from error
+
+
+def storage_error(error: OSError, what: str) -> StorageError:
+    """The typed form of what the file system refused; never with a path of the vault in it."""
+    return StorageError(
+        f"{what}: {error.strerror or type(error).__name__}", reason="file_system", errno=error.errno or 0
+    )
+
+
+__all__ = ["Machine", "Pair", "RecoveryReport", "create_store", "open_state", "storage_error", "this_machine"]

@@ -1,0 +1,139 @@
+"""History: one row for each revision of each record, with the text it had.
+
+Writes run inside the caller's transaction; reads are plain queries on the lane's connection.
+
+Source: decisions.md sections 2 (an external edit gets an entry of its own) and 5 (history rows).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from messages.vocabulary import Lifecycle, Partition
+from storage.state.connection import Database, Row
+from storage.state.journal import JournalEntry, by_request
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One row of history. ``hash`` is ``None`` for a removal; ``at`` are nanoseconds since 1970, UTC."""
+
+    sequence: int
+    record_id: str | None
+    revision: int | None
+    hash: str | None
+    before: str | None
+    path: str
+    operation: str
+    actor: str
+    at: int
+    external: bool
+    request_id: str | None
+    lifecycle: Lifecycle | None
+
+
+def insert(db: Database, partition_id: int, entry: int, revision: Revision) -> None:
+    """Add one row to a partition's history."""
+    db.execute(
+        "INSERT INTO history (partition, sequence, publication, record_id, revision, hash, before, path, operation, "
+        "actor, at, external, request_id, lifecycle) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            partition_id,
+            revision.sequence,
+            entry,
+            revision.record_id,
+            revision.revision,
+            revision.hash,
+            revision.before,
+            revision.path,
+            revision.operation,
+            revision.actor,
+            revision.at,
+            int(revision.external),
+            revision.request_id,
+            revision.lifecycle,
+        ),
+    )
+
+
+def forget_entry(db: Database, partition_id: int, entry: int, sequence: int) -> None:
+    """Take back the rows of an entry that ended in a conflict: it never became anybody's revision."""
+    db.execute(
+        "DELETE FROM history WHERE partition = ? AND sequence = ? AND publication = ?", (partition_id, sequence, entry)
+    )
+
+
+_SELECT = (
+    "SELECT h.sequence, h.record_id, h.revision, h.hash, h.before, h.path, h.operation, h.actor, h.at, h.external, "
+    "h.request_id, h.lifecycle FROM history h JOIN partition r ON r.id = h.partition WHERE r.key = ?"
+)
+
+
+def rows(
+    db: Database, partition: Partition, *, record_id: str | None = None, limit: int, offset: int = 0
+) -> list[Revision]:
+    """The newest revisions first, of one record or of the whole partition."""
+    if record_id is None:
+        found = db.query(
+            f"{_SELECT} ORDER BY h.sequence DESC, h.id DESC LIMIT ? OFFSET ?", (partition.key, limit, offset)
+        )
+    else:
+        found = db.query(
+            f"{_SELECT} AND h.record_id = ? ORDER BY h.sequence DESC, h.id DESC LIMIT ? OFFSET ?",
+            (partition.key, record_id, limit, offset),
+        )
+    return [_revision(row) for row in found]
+
+
+def at_sequence(db: Database, partition: Partition, record_id: str, sequence: int) -> Revision | None:
+    """The revision that a record had at a sequence of its partition: the last one at or before it."""
+    row = db.query_one(
+        f"{_SELECT} AND h.record_id = ? AND h.sequence <= ? ORDER BY h.sequence DESC, h.id DESC LIMIT 1",
+        (partition.key, record_id, sequence),
+    )
+    return None if row is None else _revision(row)
+
+
+def latest(db: Database, partition: Partition, record_id: str) -> Revision | None:
+    """The newest row of a record that was its state, displaced texts left out."""
+    row = db.query_one(
+        f"{_SELECT} AND h.record_id = ? AND h.operation <> 'kept' ORDER BY h.sequence DESC, h.id DESC LIMIT 1",
+        (partition.key, record_id),
+    )
+    return None if row is None else _revision(row)
+
+
+def text(db: Database, name: str) -> bytes | None:
+    """The bytes of a hash that history or the journal names, ``None`` when nothing does."""
+    row = db.query_one("SELECT bytes FROM blob WHERE hash = ?", (name,))
+    if row is None:
+        return None
+    data: bytes = row[0]
+    return data
+
+
+def mutation(db: Database, partition: Partition, request_id: str) -> tuple[JournalEntry, list[Revision]] | None:
+    """The entry of a request and its rows; a conflict has its steps (before, after, displaced) instead of rows."""
+    entry = by_request(db, partition, request_id)
+    if entry is None:
+        return None
+    found = db.query(f"{_SELECT} AND h.sequence = ? ORDER BY h.id", (partition.key, entry.sequence))
+    return entry, [_revision(row) for row in found]
+
+
+def _revision(row: Row) -> Revision:
+    sequence, record_id, revision, name, before, path, operation, actor, at, external, request_id, lifecycle = row
+    return Revision(
+        sequence,
+        record_id,
+        revision,
+        name,
+        before,
+        path,
+        operation,
+        actor,
+        at,
+        bool(external),
+        request_id,
+        lifecycle,
+    )
