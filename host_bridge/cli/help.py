@@ -1,0 +1,124 @@
+"""What ``knowledge --help`` and ``knowledge help COMMAND`` teach. Texts only; examples are run by a test."""
+
+from __future__ import annotations
+
+from host_bridge.cli import exits, output
+
+OVERVIEW = """\
+knowledge - a memory for AI agents: facts with their evidence, in Markdown that people can edit
+
+  knowledge demo                     watch it do its main job, on a throw-away state directory
+  knowledge mcp                      the server to put into an MCP client's configuration
+  knowledge call TOOL '{...}'        call one tool, as the agent would
+  knowledge status                   is an owner running, and how is it?
+  knowledge serve                    own the state directory in the foreground
+  knowledge stop                     end the owner
+  knowledge help COMMAND             options, examples and exit statuses of one command
+  knowledge --version
+
+One process owns a state directory; every other command talks to it, and starts one in the background when there
+is none. The state directory is --state-dir DIR, else $KNOWLEDGE_STATE_DIR, else $OPENCLAW_STATE_DIR, else ~/.knowledge.
+
+First steps:
+  knowledge call status
+  knowledge call remember '{"attribution": "Ana, stand-up", "excerpt": "Ana: we ship on Friday.",
+      "items": [{"text": "The team ships on Friday.", "kind": "commitment"}]}'
+  knowledge call grep '{"query": "ships friday", "mode": "any"}'
+"""
+
+_CALLER = """\
+  --agent A                      act as the owner of agent A (default: the first agent of the configuration)
+  --conversation KEY --session UUID
+                                 act as that conversation instead of the owner"""
+_STATE = "  --state-dir DIR                the state directory"
+
+COMMANDS = {
+    "call": f"""\
+knowledge call TOOL [JSON] - call one tool and print its answer
+
+TOOL is a tool's name, with or without `knowledge_`. JSON is one object with its arguments; `-` reads it from stdin;
+left out it is {{}}.
+
+{_CALLER}
+  --deadline-ms N                give up after N milliseconds (1 to 600000, default 30000)
+  --json                         one compact line; failures as {{"error": {{...}}}} on stderr
+{_STATE}
+
+Examples:
+  knowledge call status --json
+  knowledge call lookup '{{"query": "Lighthouse"}}'
+  echo '{{"query": "budget"}}' | knowledge call grep -
+""",
+    "demo": "",
+    "mcp": f"""\
+knowledge mcp - speak MCP on stdin and stdout
+
+For the configuration of an MCP client. It copies bytes to the owner, which speaks the protocol; any number may run at
+once. When the owner dies it starts another and goes on.
+
+{_CALLER}
+  --profile P                    simple, read, core (default) or full: which tools are offered
+{_STATE}
+
+Example (most clients):
+  {{"mcpServers": {{"knowledge": {{"command": "/absolute/path/to/knowledge", "args": ["mcp"]}}}}}}
+""",
+    "serve": f"""\
+knowledge serve - own the state directory in the foreground, until Ctrl-C, SIGTERM or `knowledge stop`
+
+It takes over from an idle background owner; from a busy one it does not, and says who it is.
+
+  --stdio                        also speak the host protocol (knowledge-host/1) on stdin and stdout: one JSON-RPC
+                                 object a line. Ends when stdin does. When another owner is busy, it serves this host.
+{_STATE}
+
+Examples:
+  knowledge serve
+  echo '{{"jsonrpc": "2.0", "id": 1, "method": "tools.list", "params": {{"format": "mcp"}}}}' | knowledge serve --stdio
+""",
+    "status": f"""\
+knowledge status - is an owner running, and how is it?
+
+It starts nothing and creates nothing.
+
+  --live                         start an owner when there is none
+  --json                         one compact line
+{_STATE}
+
+Example:
+  knowledge status --json
+""",
+    "stop": f"""\
+knowledge stop - end the owner: running calls may finish, then it closes its databases
+
+Nothing to stop is no failure. Clients that stay connected start another when they next need one.
+
+  --json                         one compact line
+{_STATE}
+
+Example:
+  knowledge stop
+""",
+}
+
+
+def show(command: str | None) -> int:
+    """Print the overview or one command's page."""
+    if command is None:
+        output.emit(OVERVIEW.rstrip())
+        return exits.OK
+    if command == "demo":
+        import importlib
+
+        status: int = importlib.import_module("host_bridge.cli.demo").run(["--help"])
+        return status
+    if command not in COMMANDS:
+        output.complain(f"knowledge: there is no command {command!r}. Try: knowledge --help")
+        return exits.USAGE
+    output.emit(COMMANDS[command] + "\nExit status:\n" + _statuses())
+    return exits.OK
+
+
+def _statuses() -> str:
+    rows = (exits.__doc__ or "").split("=\n")[1].splitlines()[:-1]
+    return "\n".join("  " + row for row in rows if not row.startswith("="))

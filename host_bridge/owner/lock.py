@@ -1,0 +1,166 @@
+"""The lock that makes one process the owner of a state directory.
+
+An OS lock (``flock``) on ``knowledge/owner.lock``: the kernel drops it however its holder dies, so a lock file that
+was left behind never blocks anybody. The file holds one JSON object that says who holds it and where the socket is;
+it is information, the lock alone decides. Network file systems are refused by name, because their locks lie.
+
+Source: decisions.md section 8.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import host_bridge
+from host_bridge.owner import address, client
+from messages.errors import OpenElsewhere, StoreUnavailable
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    "9p acfs afpfs afs beegfs ceph cifs coda davfs fuse.ceph fuse.curlftpfs fuse.davfs fuse.gcsfuse fuse.glusterfs "
+    "fuse.rclone fuse.s3fs fuse.sshfs fuse.webdavfs glusterfs gpfs lustre ncpfs nfs nfs3 nfs4 nfsd ocfs2 orangefs "
+    "pvfs2 smb2 smb3 smbfs webdav".split()
+)
+_RETRY_SECONDS = 0.02
+
+
+class OwnerLock:
+    """Held from construction to :meth:`release`; releasing twice is harmless. Any thread."""
+
+    def __init__(self, directory: str, descriptor: int, socket: str | None) -> None:
+        self.directory = directory
+        self.socket = socket
+        self._descriptor: int | None = descriptor
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor is not None
+
+    def release(self) -> None:
+        """Empty the file, then drop the lock: nobody reads a holder that is no longer one."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
+            return
+        try:
+            os.ftruncate(descriptor, 0)
+        except OSError:
+            pass  # a full or read-only disk: the lock still goes, and a stale entry is harmless
+        finally:
+            os.close(descriptor)
+
+
+def take_owner_lock(
+    knowledge_dir: Path | str,
+    *,
+    socket: str | None = None,
+    hand_over: bool = True,
+    wait: float = 10.0,
+    file_system: Callable[[str], str] | None = None,
+) -> OwnerLock:
+    """The lock, or :class:`OpenElsewhere` that names its holder (``pid``, ``version``, ``socket``).
+
+    ``hand_over`` asks an idle detached owner to end first. A holder that answers nobody any more (it is shutting
+    down) is waited for, at most ``wait`` seconds in all. ``socket`` is where this owner will listen, None for a
+    program that runs the bridge in its own process. Raises :class:`StoreUnavailable` on a network file system.
+    """
+    directory = os.path.realpath(os.fspath(knowledge_dir))
+    address.make_private(directory)
+    kind = (file_system or file_system_of)(directory)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnavailable(
+            f"{directory} lies on a network file system ({kind}), whose locks cannot be trusted. "
+            "Choose a state directory on a local disk with --state-dir.",
+            fileSystem=kind,
+        )
+    descriptor = os.open(address.lock_path(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        _lock(descriptor, directory, hand_over=hand_over, until=time.monotonic() + wait)
+        _announce(descriptor, socket)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return OwnerLock(directory, descriptor, socket)
+
+
+def _lock(descriptor: int, directory: str, *, hand_over: bool, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            pass
+        holder = client.read_holder(directory)
+        if holder is not None:
+            if holder.socket is None:
+                raise _held(holder, "a program that runs KnowledgeBridge in its own process")
+            answer = client.ask_to_end(holder) if hand_over else client.probe(holder)
+            if answer is not None and not answer.ending:
+                raise _held(holder, answer.description)
+        if time.monotonic() >= until:
+            raise _held(holder, "it does not answer")
+        time.sleep(_RETRY_SECONDS)
+
+
+def _held(holder: client.Holder | None, how: str) -> OpenElsewhere:
+    if holder is None:
+        return OpenElsewhere("Another process holds this state directory and does not say who it is; try again.")
+    return OpenElsewhere(
+        f"This state directory is held by process {holder.pid} (version {holder.version}): {how}.",
+        pid=holder.pid,
+        version=holder.version,
+        socket=holder.socket,
+    )
+
+
+def _announce(descriptor: int, socket: str | None) -> None:
+    """Write the holder's line. A reader that comes in between sees no holder yet, never a mixture of two."""
+    entry = {"pid": os.getpid(), "version": host_bridge.__version__, "socket": socket}
+    line = json.dumps(entry).encode() + b"\n"
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, line, 0)
+
+
+def file_system_of(path: str) -> str:
+    """The name of the file system that holds ``path``, as the kernel writes it; empty where it does not say."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
+            return _from_mountinfo(table.read(), os.stat(path).st_dev, path)
+    except FileNotFoundError:
+        return _from_mount_command(path)
+
+
+def _from_mountinfo(table: str, device: int, path: str) -> str:
+    """The longest mount point above ``path`` wins, the last mounted among equals; a matching device number first."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    best: tuple[bool, int] = (False, -1)
+    found = ""
+    for row in table.splitlines():
+        fields = row.split(" ")
+        mount = fields[4].encode("ascii", "surrogateescape").decode("unicode_escape", "surrogateescape")
+        if path == mount or path.startswith(mount.rstrip("/") + "/"):
+            rank = (fields[2] == wanted, len(mount))
+            if rank >= best:
+                best, found = rank, fields[fields.index("-", 6) + 1]
+    return found
+
+
+def _from_mount_command(path: str) -> str:
+    """macOS has no mountinfo: read ``/sbin/mount``, whose rows are ``<what> on <where> (<kind>, ...)``."""
+    import subprocess
+
+    try:
+        rows = subprocess.run(["/sbin/mount"], capture_output=True, text=True, timeout=5, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    best = -1
+    found = ""
+    for row in rows.splitlines():
+        head, _, options = row.rpartition(" (")
+        mount = head.partition(" on ")[2]
+        if (path == mount or path.startswith(mount.rstrip("/") + "/")) and len(mount) >= best:
+            best, found = len(mount), options.split(",")[0].rstrip(")")
+    return found

@@ -1,0 +1,60 @@
+"""The owner's log: JSON lines on stderr with ids and outcomes, never a text that came from a caller or a record.
+
+An exception is logged as its type and the places it passed through; its message may quote what it choked on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import traceback
+from typing import Final, TextIO
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
+    """Send the standard library's and structlog's records to ``stream`` (stderr), one JSON object a line."""
+    target = sys.stderr if stream is None else stream
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger("mcp").setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[structlog.stdlib.add_log_level, _into_standard_library],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+class JsonLines(logging.Formatter):
+    """``{"at", "level", "logger", "event", ...fields}``; an exception becomes ``error`` and ``frames``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, object] = {
+            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        entry.update({name: value for name, value in vars(record).items() if name not in _STANDARD})
+        if record.exc_info and record.exc_info[0] is not None:
+            entry["error"] = record.exc_info[0].__name__
+            entry["frames"] = [
+                f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
+                for frame in traceback.extract_tb(record.exc_info[2])
+            ]
+        return json.dumps(entry, ensure_ascii=True, default=str)
+
+
+def _into_standard_library(_: WrappedLogger, method: str, event: EventDict) -> tuple[tuple[str], dict[str, object]]:
+    exc_info = event.pop("exc_info", None)
+    text = str(event.pop("event", method))
+    fields = {name: value for name, value in event.items() if name != "level"}
+    clean = {f"{name}_" if name in _STANDARD else name: value for name, value in fields.items()}
+    return (text.replace("%", "%%"),), {"extra": clean, "exc_info": exc_info}

@@ -1,0 +1,186 @@
+"""A whole owner, from taking the lock to giving it back; the same path for foreground, detached and stdio owners.
+
+Order of a start: lock, socket, then everything slow, which is why the heavy imports stand inside functions: clients
+that come meanwhile wait in the socket's queue, and of eight processes that race for one directory seven leave before
+they have imported anything. Order of an end: refuse, drain the bridge, flush what it answered, close, release.
+
+Source: decisions.md section 8; DESIGN.md rule 6 (shutdown).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import host_bridge
+from host_bridge.owner import address, endpoint
+from host_bridge.owner.lock import OwnerLock, take_owner_lock
+from messages.errors import InternalError, KnowledgeError, OpenElsewhere, StoreUnavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from host_bridge.bridge import KnowledgeBridge
+    from host_bridge.config import Configuration
+    from messages.json_types import JsonObject
+
+DRAIN_SECONDS = 5.0
+_REFUSING_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+def run_detached(state_dir: str, report: int) -> int:
+    """Leave the starting client behind, own the directory until idle, and report through descriptor ``report``.
+
+    Returns an exit status; a directory that somebody else owns is no failure.
+    """
+    if os.fork():
+        os._exit(0)  # the client waits for this half; the other one is nobody's child
+
+    def tell(message: JsonObject) -> None:
+        try:
+            os.write(report, json.dumps(message).encode() + b"\n")
+            os.close(report)
+        except OSError:
+            pass  # told already, or the client did not wait: the owner is useful to the next one
+
+    try:
+        lock = _take(state_dir, hand_over=False)
+    except OpenElsewhere as error:
+        tell({"held": True} if isinstance(error.fields.get("socket"), str) else {"error": _wire(error)})
+        return 0
+    except KnowledgeError as error:
+        tell({"error": _wire(error)})
+        return 1
+    try:
+        return _own(state_dir, lock, detached=True, on_listening=lambda: tell({"listening": True}))
+    except KnowledgeError as error:
+        tell({"error": _wire(error)})
+        return 1
+    finally:
+        lock.release()
+
+
+def run_foreground(state_dir: str, *, stdio: bool = False) -> int:
+    """Own the directory until a signal, ``knowledge stop`` or, with ``stdio``, the end of the host's input.
+
+    Raises the :class:`KnowledgeError` for which it could not start: :class:`OpenElsewhere` names who holds it.
+    """
+    lock = _take(state_dir, hand_over=True)
+    try:
+        return _own(state_dir, lock, detached=False, stdio=stdio)
+    finally:
+        lock.release()
+
+
+def claim_standard_streams() -> tuple[int, int]:
+    """Private descriptors of what were stdin and stdout; 0 and 1 are /dev/null and stderr from now on.
+
+    A stray ``print`` or a child process can then neither break the wire nor read from it (HOSTS.md section 2, 21).
+    """
+    sys.stdout.flush()
+    wire_in = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    wire_out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return wire_in, wire_out
+
+
+def _take(state_dir: str, *, hand_over: bool) -> OwnerLock:
+    try:
+        path = address.socket_path(state_dir)
+        return take_owner_lock(address.knowledge_dir(state_dir), socket=path, hand_over=hand_over)
+    except address.UnsafePlace as error:
+        raise StoreUnavailable(str(error)) from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"Cannot use {address.knowledge_dir(state_dir)}: {error.strerror}. Choose another with --state-dir."
+        ) from error
+
+
+def _own(
+    state_dir: str,
+    lock: OwnerLock,
+    *,
+    detached: bool,
+    stdio: bool = False,
+    on_listening: Callable[[], None] = lambda: None,
+) -> int:
+    assert lock.socket is not None
+    wire = claim_standard_streams() if stdio else None
+    listener = endpoint.listen(lock.socket)
+    on_listening()
+    from host_bridge.owner import logs
+    from host_bridge.owner import server as serving
+
+    logs.configure(level=logging.WARNING if stdio else logging.INFO)
+    try:
+        configuration = _configuration(state_dir)
+        bridge = _open_bridge(state_dir, configuration, lock)
+    except KnowledgeError as error:
+        _log.error("the owner could not start", extra={"code": error.code})
+        if detached:
+            serving.refuse_everybody(listener, error, _REFUSING_SECONDS)
+        listener.close()
+        os.unlink(lock.socket)
+        raise
+    server = serving.OwnerServer(
+        listener,
+        lock.socket,
+        bridge,
+        lambda: configuration.default_agent,
+        detached=detached,
+        idle_seconds=configuration.runtime.owner_idle.total_seconds(),
+        parent=os.getppid() if stdio else None,
+    )
+    serving.stop_on_signals(server)
+    _log.info("owner up", extra={"pid": os.getpid(), "version": host_bridge.__version__, "detached": detached})
+    if wire is None:
+        if not detached:
+            print(f"knowledge {host_bridge.__version__} owns {state_dir} (pid {os.getpid()}).", file=sys.stderr)  # noqa: T201
+        server.run()
+        server.refuse_new()
+        bridge.close(drain_seconds=DRAIN_SECONDS)
+    else:
+        from host_bridge.stdio import StdioHost
+
+        host = StdioHost(bridge, *wire, server.request_stop)
+        reason = server.run()
+        server.refuse_new()
+        host.stop_accepting()
+        host_left = reason in ("stdin closed", "stdout closed")
+        bridge.close(drain_seconds=serving.EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
+        host.finish()
+    server.close()
+    return 0
+
+
+def _configuration(state_dir: str) -> Configuration:
+    from host_bridge.config import load_configuration
+
+    return load_configuration(Path(state_dir, "knowledge.yaml"))
+
+
+def _open_bridge(state_dir: str, configuration: Configuration, lock: OwnerLock) -> KnowledgeBridge:
+    """The runtime itself: imported only now, when clients can already queue at the socket."""
+    try:
+        from host_bridge.bridge import KnowledgeBridge
+
+        return KnowledgeBridge(Path(state_dir), config=configuration, owner_lock=lock)
+    except KnowledgeError:
+        raise
+    except Exception as error:
+        _log.exception("the runtime could not be built")
+        raise InternalError(
+            f"The runtime could not start ({type(error).__name__}); see {address.log_path(lock.directory)}."
+        ) from error
+
+
+def _wire(error: KnowledgeError) -> JsonObject:
+    return {"message": error.message, "data": error.to_data()}

@@ -1,0 +1,294 @@
+"""One peer of the host protocol ``knowledge-host/1``: requests run side by side, answers leave as they finish.
+
+The peer knows no transport: lines come in through :meth:`RpcPeer.receive`, which never blocks on a call, and go out
+through an :class:`~host_bridge.transport.Outbox`. Every request gets exactly one answer; a line that is no request
+gets an error with the id it can be matched to, or null. What may be said stands in ``messages.host``.
+
+Source: decisions.md section 7.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, assert_never
+
+import host_bridge
+from host_bridge import jsonrpc
+from host_bridge.jsonrpc import Malformed, Notification, Request, RequestId, Response
+from host_bridge.transport import Outbox, Oversize, PendingAnswer
+from messages.audience import Audience, parse_audience
+from messages.envelope import Call, Cancellation, Deadline
+from messages.errors import Busy, InternalError, InvalidArgument, KnowledgeError, LimitExceeded, Stopping
+from messages.host import (
+    INVALID_REQUEST,
+    CancelParams,
+    InitializeParams,
+    ShutdownParams,
+    ToolsCallParams,
+    ToolsListParams,
+    initialize_result,
+    method_not_found,
+    parse_params,
+)
+from messages.json_types import JsonObject, JsonValue
+from messages.schemas import ToolFormat
+
+OPEN_CALLS_MAX = 256
+_log = logging.getLogger(__name__)
+
+Method: TypeAlias = Callable[[JsonObject], JsonValue]
+
+
+class Service(Protocol):
+    """What a door needs of the bridge."""
+
+    def submit(self, call: Call) -> PendingAnswer: ...
+
+    def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]: ...
+
+    def health(self) -> JsonObject: ...
+
+
+class OpenCalls:
+    """The calls of one connection between their request and their answer. Any thread."""
+
+    def __init__(self) -> None:
+        self._calls: dict[RequestId, _OpenCall] = {}
+        self._changed = threading.Condition()
+
+    def __len__(self) -> int:
+        with self._changed:
+            return len(self._calls)
+
+    def open(self, request_id: RequestId, cancellation: Cancellation) -> None:
+        """Register a call before its submission; raises :class:`Busy` at the limit, :class:`IdInUse` for an open id."""
+        with self._changed:
+            if request_id in self._calls:
+                raise IdInUse
+            if len(self._calls) >= OPEN_CALLS_MAX:
+                raise Busy(f"This connection has {OPEN_CALLS_MAX} open calls; wait for one of them.")
+            self._calls[request_id] = _OpenCall(cancellation)
+
+    def attach(self, request_id: RequestId, pending: PendingAnswer) -> None:
+        """The bridge took the call; a cancellation that came first is passed on now."""
+        with self._changed:
+            call = self._calls.get(request_id)
+            if call is not None:
+                call.pending = pending
+        if call is not None and call.cancellation.requested:
+            pending.cancel()
+
+    def settle(self, request_id: RequestId) -> None:
+        """The call was answered, or needs no answer any more."""
+        with self._changed:
+            self._calls.pop(request_id, None)
+            self._changed.notify_all()
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Cancel one call; an id that is not open is no error, since its answer may be on its way."""
+        with self._changed:
+            call = self._calls.get(request_id)
+        if call is not None:
+            call.cancel()
+
+    def cancel_all(self) -> None:
+        """Nobody will read the answers."""
+        with self._changed:
+            calls = list(self._calls.values())
+        for call in calls:
+            call.cancel()
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Whether every open call was answered within ``seconds``."""
+        until = time.monotonic() + seconds
+        with self._changed:
+            while self._calls:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+        return True
+
+
+class IdInUse(Exception):
+    """Two open calls cannot share an id."""
+
+    LINE = jsonrpc.error_line(None, INVALID_REQUEST, "This id belongs to a call that is still open.")
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    cancellation: Cancellation
+    pending: PendingAnswer | None = None
+
+    def cancel(self) -> None:
+        self.cancellation.cancel()
+        if self.pending is not None:
+            self.pending.cancel()
+
+
+class RpcPeer:
+    """One connected host. ``receive`` runs in the reader's thread; everything else may come from any thread."""
+
+    def __init__(
+        self,
+        service: Service,
+        outbox: Outbox,
+        *,
+        caller: Audience | None = None,
+        methods: Mapping[str, Method] | None = None,
+        on_shutdown: Callable[[], None] | None = None,
+    ) -> None:
+        """``caller`` is the audience of calls that carry none; ``methods`` are answered in the reader's thread.
+
+        ``on_shutdown`` drains whatever this peer's ``shutdown`` ends, in a thread of its own, before the answer.
+        """
+        self.calls = OpenCalls()
+        self.shut_down = threading.Event()
+        self._service = service
+        self._outbox = outbox
+        self._caller = caller
+        self._methods = dict(methods or {})
+        self._on_shutdown = on_shutdown
+        self._stopping = False
+
+    def receive(self, line: bytes | Oversize) -> None:
+        """Take one line; never raises."""
+        if isinstance(line, Oversize):
+            self._outbox.put(oversize_line(line))
+            return
+        if not line.strip():
+            return
+        try:
+            message = jsonrpc.parse_message(line)
+        except Malformed as error:
+            self._outbox.put(error.to_line())
+            return
+        match message:
+            case Request():
+                self._answer(message)
+            case Notification():
+                if message.method == "$/cancel":
+                    self._outcome(lambda: self._host_method("$/cancel", message.params))
+            case Response():
+                pass
+            case _:
+                assert_never(message)
+
+    def stop_accepting(self) -> None:
+        """From now on calls are refused with ``stopping``; open ones go on."""
+        self._stopping = True
+
+    def _answer(self, request: Request) -> None:
+        if request.method == "tools.call":
+            self._tools_call(request)
+            return
+        if request.method == "shutdown":
+            self._shut_down(request)
+            return
+        method = self._methods.get(request.method)
+        outcome = self._outcome(
+            lambda: self._host_method(request.method, request.params) if method is None else method(request.params)
+        )
+        if isinstance(outcome, _NoSuchMethod):
+            self._outbox.put(jsonrpc.dump({"jsonrpc": "2.0", "id": request.id, "error": method_not_found()}))
+        elif isinstance(outcome, KnowledgeError):
+            self._outbox.put(jsonrpc.refusal_line(request.id, outcome))
+        else:
+            self._outbox.put(jsonrpc.result_line(request.id, outcome))
+
+    def _host_method(self, method: str, params: JsonObject) -> JsonValue:
+        """The methods that are answered at once; ``_NoSuchMethod`` for one that does not exist."""
+        try:
+            parsed = parse_params(method, params)
+        except KeyError:
+            raise _NoSuchMethod from None
+        match parsed:
+            case InitializeParams():
+                return initialize_result(server_version=host_bridge.__version__)
+            case ToolsListParams():
+                return {"tools": self._service.tools(parsed.format, parsed.profile)}
+            case CancelParams():
+                self.calls.cancel(parsed.id)
+                return {}
+            case ToolsCallParams() | ShutdownParams():
+                raise InvalidArgument("This method is a request, not a notification.", field="id")
+            case _:
+                assert_never(parsed)
+
+    def _tools_call(self, request: Request) -> None:
+        try:
+            call = self._call_of(request.params)
+            if self._stopping:
+                raise Stopping("The runtime is shutting down; the call did not run.")
+            self.calls.open(request.id, call.cancellation)
+        except KnowledgeError as error:
+            self._outbox.put(jsonrpc.refusal_line(request.id, error))
+            return
+        except IdInUse:
+            # Answered without the id: with it, the answer would be taken for the first call's.
+            self._outbox.put(IdInUse.LINE)
+            return
+
+        def render(result: JsonObject) -> bytes:
+            line = jsonrpc.result_line(request.id, result)
+            self.calls.settle(request.id)
+            return line
+
+        def refuse(error: KnowledgeError) -> bytes:
+            self.calls.settle(request.id)
+            return jsonrpc.refusal_line(request.id, error)
+
+        try:
+            pending = self._service.submit(call)
+        except Exception:  # noqa: BLE001 - the bridge promises not to raise; the caller still gets its one answer
+            _log.exception("a call could not be submitted", extra={"correlation": call.correlation_id})
+            self._outbox.put(refuse(InternalError("The call could not be submitted; the log has the details.")))
+            return
+        self.calls.attach(request.id, pending)
+        pending.add_done_callback(lambda ready: self._outbox.put_answer(ready, render, refuse))
+
+    def _call_of(self, params: JsonObject) -> Call:
+        parsed = parse_params("tools.call", params)
+        assert isinstance(parsed, ToolsCallParams)
+        arguments = {} if parsed.arguments is None else parsed.arguments
+        if not isinstance(arguments, Mapping):
+            raise InvalidArgument("`arguments` must be an object.", field="arguments", allowed="object")
+        audience = self._caller if parsed.audience is None else parse_audience(parsed.audience)
+        deadline = Deadline.after(parsed.deadline_ms / 1000)
+        return Call(parsed.tool, dict(arguments), audience, deadline, flush_id=parsed.flush_id)
+
+    def _outcome(self, method: Callable[[], JsonValue]) -> JsonValue | KnowledgeError | _NoSuchMethod:
+        try:
+            return method()
+        except (KnowledgeError, _NoSuchMethod) as error:
+            return error
+        except Exception:  # noqa: BLE001 - a defect becomes a typed answer; its text stays in the log
+            _log.exception("a host method failed")
+            return InternalError("The runtime failed on this request; its log has the details.")
+
+    def _shut_down(self, request: Request) -> None:
+        self.stop_accepting()
+
+        def drain() -> None:
+            on_shutdown = self._on_shutdown
+            if on_shutdown is not None:
+                self._outcome(lambda: on_shutdown())
+            self._outbox.put(jsonrpc.result_line(request.id, {}))
+            self.shut_down.set()
+
+        threading.Thread(target=drain, name="shutdown", daemon=True).start()
+
+
+class _NoSuchMethod(Exception):
+    """-32601: the protocol has no such method."""
+
+
+def oversize_line(line: Oversize) -> bytes:
+    """The answer to a line that was dropped unread; nobody knows its id."""
+    error = LimitExceeded(f"A line is at most {line.limit} bytes; this one was dropped.", limit=line.limit)
+    return jsonrpc.refusal_line(None, error)
