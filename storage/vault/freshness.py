@@ -1,0 +1,468 @@
+"""Is the partition as we know it? Exact where the kernel tells of every change, a scan where it does not.
+
+Guarantees, while the state is ``watching``: every change that was finished before :meth:`Watch.drain` began is named in
+what it returns, whatever its kind and whoever made it on this machine; a lost event is never silent but becomes
+``rescan``. Two things send no event while they happen: a write through a memory mapping shows when the file is closed,
+and a hard link made outside the partition, with what is written through it, shows at the next scan. A slow scan beside
+this finds both.
+
+The descriptor belongs to one lane, which drains it inside every query: two readers would split the events. A helper
+may wait until :meth:`Watch.fileno` is readable, and must not read it.
+
+Order of use::
+
+    watch = open_watch(vault, PRIVATE)
+    known = watch.scan().files                 # sets the watches: complete from before it began
+    ...
+    changes = watch.drain()                    # at the start of every query
+    if changes.rescan:
+        compare(known, watch.scan().files)
+    elif changes:
+        for path, stamp in watch.observe(changes, known_below).items(): ...
+
+Whoever fails between ``drain`` and having applied the changes calls :meth:`Watch.invalidate`.
+
+Source: PERFORMANCE.md (Freshness); DESIGN.md (The tree; rule 10); stores-and-access.md (Runtime).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from messages.errors import ScanIncomplete, StoreUnavailable
+from messages.vocabulary import Partition
+from storage import files
+from storage.files import Stamp
+from storage.layout import ARTIFACTS_NAME, MANIFEST_NAME, STAGED_PREFIX
+from storage.vault._filesystem import remote_kind
+from storage.vault._folders import WatchedFolders
+from storage.vault.scan import (
+    DEFAULT_LIMITS,
+    ScanFinding,
+    ScanLimits,
+    ScanResult,
+    folder_refusal,
+    is_passed_over,
+    look,
+    scan_partition,
+)
+
+if TYPE_CHECKING:
+    from storage.vault._inotify import Event, Inotify
+
+FAULT_POINTS: Final = (
+    ("watch.root", "opening a vault or partition folder"),
+    ("watch.identity", "comparing a folder's path with the folder that is open"),
+    ("watch.statfs", "asking which file system a folder is on"),
+    ("watch.open", "making an inotify instance"),
+    ("watch.add", "adding a watch to a folder"),
+    ("watch.remove", "removing a watch"),
+    ("watch.queued", "asking how many events wait"),
+    ("watch.read", "reading events"),
+    ("watch.close", "closing the inotify instance"),
+    ("watch.sentinel.open", "creating the file that proves the watch alive"),
+    ("watch.sentinel.write", "writing that file"),
+    ("watch.sentinel.remove", "removing that file"),
+)
+
+_SENTINEL: Final = f"{STAGED_PREFIX}watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What may differ from what was known; false when nothing does.
+
+    ``paths`` are files to look at, ``folders`` are folders below which every known path is to be looked at, both
+    relative to the partition folder; :meth:`Watch.observe` does both. ``rescan`` stands for all of it. ``manifest``
+    says that ``vault.json`` was touched. ``replaced`` says that the folder at the vault's or partition's path is
+    another one now: nothing may be answered from it; close this watch, check the store's identity, open a new one.
+    """
+
+    paths: frozenset[str] = frozenset()
+    folders: frozenset[str] = frozenset()
+    rescan: bool = False
+    manifest: bool = False
+    replaced: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.paths or self.folders or self.rescan or self.manifest or self.replaced)
+
+
+NOTHING: Final = Changes()
+
+
+class Watch:
+    """The freshness of one partition. Made by :func:`open_watch`; used by one thread."""
+
+    def __init__(self, vault: Path, partition: Partition, limits: ScanLimits, vault_fd: int) -> None:
+        self.partition = partition
+        self.reason: str | None = None
+        self._vault = vault
+        self._limits = limits
+        self._vault_fd = vault_fd
+        self._vault_identity = _identity(files.stat_open(vault_fd, at="watch.identity"))
+        self._root_fd: int | None = None
+        self._root_identity: tuple[int, int] | None = None
+        self._kernel: Inotify | None = None
+        self._vault_watch = -1
+        self._watched: WatchedFolders | None = None
+        self._findings: dict[str, ScanFinding] = {}
+        self._paths: set[str] = set()
+        self._folders: set[str] = set()
+        self._rescan = True
+        self._manifest = True
+        self._heard = False
+
+    @property
+    def state(self) -> Literal["watching", "unavailable"]:
+        """``unavailable``: every :meth:`drain` asks for a scan; :attr:`reason` says why."""
+        return "unavailable" if self._kernel is None else "watching"
+
+    @property
+    def findings(self) -> tuple[ScanFinding, ...]:
+        """What is refused by name at present, by path; kept up to date by scans and observations."""
+        return tuple(self._findings[path] for path in sorted(self._findings))
+
+    @property
+    def root_fd(self) -> int | None:
+        """The open partition folder; ``None`` while a conversation has none yet."""
+        return self._root_fd
+
+    def fileno(self) -> int | None:
+        """A descriptor that is readable when something changed; only to be waited for. ``None`` without events."""
+        return None if self._kernel is None else self._kernel.fd
+
+    def drain(self) -> Changes:
+        """Everything that changed since the last call, without blocking."""
+        self._take_queued()
+        if not self._same_folders():
+            self._rescan = True
+            return Changes(rescan=True, manifest=True, replaced=True)
+        if self._kernel is None:
+            self._rescan = self._manifest = True
+        # Losing the other name sends no event either, so these few are looked at each time.
+        self._paths |= self._hardlinked()
+        if not (self._paths or self._folders or self._rescan or self._manifest):
+            return NOTHING
+        if self._rescan:
+            changes = Changes(rescan=True, manifest=self._manifest)
+        else:
+            changes = Changes(frozenset(self._paths), frozenset(self._folders), False, self._manifest)
+            self._paths.clear()
+            self._folders.clear()
+        self._manifest = False
+        return changes
+
+    def scan(self, check: Callable[[], None] = lambda: None) -> ScanResult:
+        """A complete scan that also sets the watches; from here on :meth:`drain` tells what changed since it began.
+
+        Until one succeeds, :meth:`drain` goes on asking for it.
+
+        Raises:
+            ScanIncomplete: the scan could not finish.
+            StoreUnavailable: the folder is gone, or another one stands at its path.
+        """
+        self._reopen_conversation()
+        if not self._same_folders():
+            raise _gone(self.partition)
+        if self._root_fd is None:
+            self._findings.clear()
+            return ScanResult({}, (), 0, 0)
+        self._rescan = True
+        self._paths.clear()
+        self._folders.clear()
+        seen: set[str] = set()
+
+        def enter(folder: str, folder_fd: int) -> None:
+            seen.add(folder)
+            self._add(folder, folder_fd)
+
+        result = scan_partition(self._root_fd, limits=self._limits, check=check, on_folder=enter)
+        if not self._same_folders():
+            raise _gone(self.partition)
+        if self._watched is not None:
+            self._watched.keep_only(seen)
+        self._findings = {finding.path: finding for finding in result.findings}
+        self._rescan = False
+        return result
+
+    def observe(self, changes: Changes, known_below: Callable[[str], Iterable[str]]) -> dict[str, Stamp | None]:
+        """The stamp, or ``None`` for no note, of everything that ``changes`` names.
+
+        ``known_below(folder)`` gives the paths that the caller knows below a folder, ``""`` being the partition.
+
+        Raises:
+            ScanIncomplete: a folder cannot be read; the next :meth:`drain` asks for a scan.
+        """
+        if self._root_fd is None:
+            return {}
+        paths = set(changes.paths)
+        for folder in changes.folders:
+            paths.update(known_below(folder))
+        with self._or_rescan():
+            looked = look(self._root_fd, paths, self._limits)
+        if looked.linked - self._hardlinked():
+            found = self.scan().files
+            return {**dict.fromkeys(known_below("")), **dict.fromkeys(paths), **found}
+        stamps: dict[str, Stamp | None] = {}
+        for path, seen in looked.found.items():
+            self._findings.pop(path, None)
+            if isinstance(seen, ScanFinding):
+                self._findings[seen.path] = seen
+            stamps[path] = None if isinstance(seen, ScanFinding) else seen
+        return stamps
+
+    def invalidate(self) -> None:
+        """Drained changes were not applied: the next :meth:`drain` asks for a scan."""
+        self._rescan = True
+
+    def self_test(self) -> bool:
+        """Whether the watch is alive, proven by a file of ours that it must hear of; a deaf one becomes unavailable.
+
+        Where no file can be made (a read-only or full disk) nothing is proven and the answer is the present state.
+        What else was heard meanwhile is kept for :meth:`drain`.
+        """
+        if self._kernel is None or self._root_fd is None:
+            return False
+        try:
+            files.unlink(self._root_fd, _SENTINEL, at="watch.sentinel.remove")  # left by a process that was killed
+            self._take_queued()
+            self._heard = False
+            files.close(files.create_file(self._root_fd, _SENTINEL, b"", mode=0o600, at="watch.sentinel"))
+            files.unlink(self._root_fd, _SENTINEL, at="watch.sentinel.remove")
+        except OSError:
+            return self.state == "watching"
+        self._take_queued()
+        if not self._heard and self.state == "watching":
+            self._give_up("the file system does not report changes")
+        return self._heard
+
+    def close(self) -> None:
+        """Release every descriptor; idempotent."""
+        kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            kernel.close()
+        for fd in (self._root_fd, self._vault_fd):
+            if fd is not None and fd >= 0:
+                files.close(fd)
+        self._root_fd, self._vault_fd = None, -1
+        self.reason = "closed"
+
+    # From here on: the folders' identity.
+
+    def _open_root(self) -> None:
+        try:
+            fd = files.open_folder(self._vault_fd, self.partition.key, at="watch.root")
+        except OSError as error:
+            if self.partition.session_id is not None and error.errno == errno.ENOENT:
+                return
+            raise _gone(self.partition) from error
+        self._root_fd = fd
+        self._root_identity = _identity(files.stat_open(fd, at="watch.identity"))
+
+    def _reopen_conversation(self) -> None:
+        """A conversation's folder is made by its first record, and its watch is none: open what is there now."""
+        if self.partition.session_id is None or self._vault_fd < 0:
+            return
+        fd, self._root_fd, self._root_identity = self._root_fd, None, None
+        if fd is not None:
+            files.close(fd)
+        self._open_root()
+
+    def _same_folders(self) -> bool:
+        """Whether the paths still lead to the folders that are open: a mount or a swap sends no event inside them."""
+        if self._vault_fd < 0:
+            return False
+        vault = files.stat_entry(self._vault_fd, str(self._vault), at="watch.identity")
+        if vault is None or _identity(vault) != self._vault_identity:
+            return False
+        if self.partition.session_id is not None:
+            return True
+        root = files.stat_entry(self._vault_fd, self.partition.key, at="watch.identity")
+        return root is not None and _identity(root) == self._root_identity
+
+    # From here on: events.
+
+    def _start(self) -> None:
+        """Begin to watch, or note why not."""
+        if self.partition.session_id is not None:
+            self.reason = "conversation partitions are scanned on demand"
+            return
+        assert self._root_fd is not None
+        try:
+            for fd in (self._vault_fd, self._root_fd):
+                kind = remote_kind(fd)
+                if kind is not None:
+                    self.reason = f"changes made elsewhere are not reported on {kind}"
+                    return
+            # Imported here: only a process that opens a store pays for it, and other systems do not have it.
+            from storage.vault._inotify import Inotify
+
+            self._kernel = Inotify()
+            self._watched = WatchedFolders(self._kernel)
+            self._vault_watch = self._kernel.add(self._vault_fd)
+        except (ImportError, OSError) as error:
+            self._give_up(_why(error))
+            return
+        self._add("", self._root_fd)
+        self.self_test()
+
+    def _give_up(self, reason: str) -> None:
+        kernel, self._kernel = self._kernel, None
+        if kernel is not None:
+            kernel.close()
+        self._watched = None
+        self._rescan = True
+        self.reason = reason
+
+    def _add(self, folder: str, folder_fd: int) -> None:
+        if self._watched is None:
+            return
+        try:
+            self._watched.add(folder, folder_fd)
+        except OSError as error:
+            self._give_up(_why(error))
+
+    def _hardlinked(self) -> set[str]:
+        return {path for path, finding in self._findings.items() if finding.code == "hardlink"}
+
+    def _drop_findings(self, folder: str) -> None:
+        for path in [path for path in self._findings if path == folder or path.startswith(f"{folder}/")]:
+            del self._findings[path]
+
+    def _take_queued(self) -> None:
+        """Handle every event that was queued when this was called. Later ones may wait for the next drain: so a busy
+        writer cannot hold a query up."""
+        remaining = 0 if self._kernel is None else self._kernel.queued()
+        while remaining > 0 and self._kernel is not None:
+            events, size = self._kernel.read()
+            if not size:
+                return
+            remaining -= size
+            for event in events:
+                self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        from storage.vault import _inotify as kernel
+
+        mask = event.mask
+        if mask & (kernel.OVERFLOW | kernel.UNMOUNT):
+            self._rescan = True
+            return
+        if event.watch == self._vault_watch:
+            if event.name == MANIFEST_NAME.encode():
+                self._manifest = True
+            return  # anything else in the vault's own folder shows in the identity of the two folders
+        folder = None if self._watched is None else self._watched.at(event.watch)
+        if folder is None or self._watched is None:
+            return
+        if mask & kernel.IGNORED:
+            self._watched.dropped(event.watch)
+            return
+        if not event.name:
+            if mask & kernel.ATTRIB and folder:
+                self._folders.add(folder)
+            return
+        name = os.fsdecode(event.name)
+        if name == _SENTINEL and not folder:
+            self._heard = True
+        if is_passed_over(name):
+            return
+        path = f"{folder}/{name}" if folder else name
+        if not mask & kernel.IS_FOLDER:
+            self._paths.add(path)
+        elif path != ARTIFACTS_NAME:
+            self._handle_folder(path, name, entered=bool(mask & (kernel.CREATE | kernel.MOVED_TO)), mask=mask)
+
+    def _handle_folder(self, path: str, name: str, *, entered: bool, mask: int) -> None:
+        from storage.vault import _inotify as kernel
+
+        self._folders.add(path)
+        if not entered and not mask & (kernel.DELETE | kernel.MOVED_FROM):
+            return  # its rights changed: whether it can still be read shows when it is looked at
+        self._drop_findings(path)
+        if self._watched is not None:
+            self._watched.forget_below(path)
+        if not entered or self._rescan or self._root_fd is None:
+            return
+        refusal = folder_refusal(name, path.count("/") + 1, self._limits)
+        if refusal is not None:
+            self._findings[path] = ScanFinding(path, refusal)
+            return
+        try:
+            # The watch comes before the listing: what is made in between is seen twice, never not at all.
+            result = scan_partition(self._root_fd, below=path, limits=self._limits, on_folder=self._add)
+        except ScanIncomplete:
+            self._rescan = True  # the full scan that follows says it to the caller
+            return
+        self._paths.update(result.files)
+        self._findings.update((finding.path, finding) for finding in result.findings)
+
+    @contextmanager
+    def _or_rescan(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._rescan = True
+            raise
+
+
+def open_watch(
+    vault: Path,
+    partition: Partition,
+    *,
+    limits: ScanLimits = DEFAULT_LIMITS,
+    events: bool = True,
+) -> Watch:
+    """The freshness of one partition of the vault at ``vault``; falls back to scans, never to being wrong.
+
+    ``events=False`` scans only. The first :meth:`Watch.drain` asks for a scan.
+
+    Raises:
+        StoreUnavailable: the vault's folder, or its private folder, is gone.
+    """
+    try:
+        vault_fd = files.open_root(vault, at="watch.root")
+    except OSError as error:
+        raise _gone(partition) from error
+    watch = Watch(vault, partition, limits, vault_fd)
+    try:
+        watch._open_root()
+        if events:
+            watch._start()
+        else:
+            watch.reason = "events are switched off"
+    except BaseException:
+        watch.close()
+        raise
+    return watch
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _why(error: ImportError | OSError) -> str:
+    if isinstance(error, ImportError):
+        return "this system has no inotify"
+    match error.errno:
+        case errno.EMFILE:
+            return "all inotify instances of this user are in use (fs.inotify.max_user_instances)"
+        case errno.ENOSPC:
+            return "all inotify watches of this user are in use (fs.inotify.max_user_watches)"
+        case _:
+            return f"inotify failed: {os.strerror(error.errno or errno.EIO)}"
+
+
+def _gone(partition: Partition) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"The vault's folder, or {partition.kind} in it, is missing or another folder stands in its place. "
+        "Put it back (is a disk not mounted?); nothing was changed.",
+        reason="folder_replaced",
+    )
