@@ -327,7 +327,7 @@ class GuardedActor(pykka.ThreadingActor):
 
     def _refusal_after(self, ending: Ending) -> Refusal:
         if ending.reason == "stopped":
-            return self._refusal(stopping)
+            return self._inbox.refusal or self._refusal(stopping)
         if ending.reason == "corrupt":
             found = Quarantine(ending.summary, self.context.clock.utc(), ending.error)
             return self._refusal(lambda name, phase: quarantined(name, phase, found))

@@ -156,10 +156,16 @@ class Inbox:
             self._condition.notify()
 
     def fail_unanswered(self, refusal: Refusal) -> None:
-        """Answer everything admitted and unanswered with ``refusal``, queued or parked."""
+        """Answer everything admitted and unanswered, queued or parked, as new requests are refused already."""
         with self._condition:
             left = list(self._unanswered.values())
-        _fail(left, refusal)
+            given = self._refusal
+        _fail(left, given or refusal)
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """How new requests are refused; ``None`` while they are admitted."""
+        return self._refusal
 
     def shut(self, refusal: Refusal) -> None:
         """As :meth:`close` for requests and tells; control still reaches the actor, so that it can end."""

@@ -15,6 +15,7 @@ from messages.errors import (
     FailedClosed,
     InternalError,
     KnowledgeError,
+    NotFound,
     Poison,
     Quarantined,
     Restarting,
@@ -57,6 +58,11 @@ def stopping(name: str, phase: Phase) -> KnowledgeError:
     """The actor is stopping or has been stopped."""
     did = "did not run" if phase is Phase.QUEUED else "may have run; look it up by its request id"
     return Stopping(f"{name} is stopping or stopped; the request {did}.", retry=retry_of(phase))
+
+
+def absent(name: str, _: Phase) -> KnowledgeError:
+    """Nobody has a child of that name."""
+    return NotFound(f"No actor is called {name}; start it first.", name=name)
 
 
 def stuck(name: str, phase: Phase) -> KnowledgeError:

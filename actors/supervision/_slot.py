@@ -18,7 +18,7 @@ from actors.supervision._dead_letters import DeadLetter, DeadLetterReason
 from actors.supervision._health import ActorHealth, Quarantine, State
 from actors.supervision._inbox import Inbox, Refusal
 from actors.supervision._messages import Envelope, ForeignStop
-from actors.supervision._refusals import Maker, opening, overdue, quarantined, restarting, stopping, stuck
+from actors.supervision._refusals import Maker, absent, opening, overdue, quarantined, restarting, stopping, stuck
 from actors.supervision._reply import Phase, deadline_error
 from actors.supervision._settings import ActorSettings
 from messages.errors import Busy, KnowledgeError, LimitExceeded, Restarting
@@ -44,6 +44,8 @@ class Slot:
         self.children: dict[str, Slot] = {}
         self.keeps_requests = False
         """Whether requests may wait here while an ancestor restarts: true for children that come back with it."""
+        self.known = False
+        """Whether a supervisor has this child; another slot was only looked up."""
         self.incarnation = 0
         self.live = False
         self.handled = 0
@@ -58,13 +60,18 @@ class Slot:
         self._adopted = False
         self._blamed: OrderedDict[str, int] = OrderedDict()
         self._inbox = self._new_inbox()
-        self._inbox.close(self._refusal(stopping))
+        self._inbox.close(self._refusal(absent))
 
     # --- asking and telling: any thread -----------------------------------------------------------------------
 
     @property
     def state(self) -> State:
         return self._state
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a first or a near next start is still to come."""
+        return self._state in ("starting", "restarting") and self._inbox.accepting
 
     @property
     def inbox(self) -> Inbox:
@@ -79,6 +86,8 @@ class Slot:
             error = inbox.admit(envelope)
             if error is None:
                 return None
+            if self._state == "absent" and self._await_parent():
+                continue
             if inbox is self._inbox:
                 return error if isinstance(error, Busy | LimitExceeded) else self._explanation() or error
 
@@ -148,6 +157,7 @@ class Slot:
     def await_start(self, settings: ActorSettings, *, keeps_requests: bool) -> None:
         """Known, not running yet: requests wait in the mailbox of the incarnation to come."""
         self.settings = settings
+        self.known = True
         self.keeps_requests = keeps_requests
         with self._lock:
             if not self._inbox.accepting:
@@ -174,6 +184,9 @@ class Slot:
         with self._lock:
             if incarnation == self.incarnation and self._state in ("starting", "restarting"):
                 self._state = "opening" if self._inbox.held else "ready"
+        for child in tuple(self.children.values()):
+            if not child.known and child.state == "starting":
+                child._close("absent", child._refusal(absent))
 
     def hold(self, incarnation: int, progress: Mapping[str, JsonValue]) -> None:
         """Ordinary requests wait, with ``progress`` to tell them at their deadline."""
@@ -210,7 +223,9 @@ class Slot:
     def vacate(self, incarnation: int) -> None:
         """This incarnation is ending by itself: new requests wait until the parent has decided."""
         with self._lock:
-            if incarnation != self.incarnation or self._state in ("restarting", "quarantined", "stopping", "stuck"):
+            if incarnation != self.incarnation or self._state in ("quarantined", "stopping", "stuck"):
+                return
+            if not self._adopted:
                 return
             self._state = "restarting"
             self._inbox = self._new_inbox()
@@ -259,6 +274,20 @@ class Slot:
             if child.inbox.accepting and not child.live:
                 child._close("stopped", child._refusal(stopping))  # the same class
 
+    def _await_parent(self) -> bool:
+        """Open for requests if the supervisor above is still to start: it may well bring this child."""
+        parent = self.parent
+        if parent is None or not (parent.is_awaited or (parent.state == "absent" and parent._await_parent())):
+            return False
+        with self._lock:
+            if self._state == "absent":
+                self._state = "starting"
+                self._inbox = self._new_inbox()
+        # The parent may have come up without this child between the two looks.
+        if not parent.is_awaited and not self.known:
+            self._close("absent", self._refusal(absent))
+        return True
+
     def _explanation(self) -> KnowledgeError | None:
         """The refusal of the nearest place, from here upwards, whose state explains why nothing is served."""
         place: Slot | None = self
@@ -269,6 +298,8 @@ class Slot:
                 return stuck(place.name, Phase.QUEUED)
             if place.state == "restarting":
                 return restarting(place.name, Phase.QUEUED)
+            if place.state == "absent":
+                return absent(place.name, Phase.QUEUED)
             place = place.parent
         return None
 

@@ -306,7 +306,7 @@ class Supervisor(GuardedActor):
         elif child.slot.quarantine is not None:
             child.slot.set_quarantined(child.slot.quarantine)
         elif self._steps is not None or not child.wanted:
-            child.slot.set_stopped()
+            self._set_down(child)
         elif ended.reason == "stopped" and not asked_to_stop and child.spec.restart != "permanent":
             child.wanted = False
             child.slot.set_stopped()
@@ -348,8 +348,8 @@ class Supervisor(GuardedActor):
         self, child: _Child, reason: str, cause: KnowledgeError | None, how: Literal["corrupt", "gave_up"]
     ) -> None:
         if child.spec.on_give_up == "escalate" and self._steps is None:
-            child.slot.set_stopped()
             self._begin_ending(Ending(how, cause, reason))
+            self._set_down(child)
             return
         self._quarantine(child, reason, cause)
 
@@ -416,7 +416,10 @@ class Supervisor(GuardedActor):
     def _send_stop(self, child: _Child, until: float) -> None:
         child.stop_sent = True
         if child.slot.quarantine is None and (self._steps is not None or not child.wanted):
-            child.slot.stop_admitting()
+            if self._comes_back(child):
+                child.slot.await_restart()
+            else:
+                child.slot.stop_admitting()
         child.send(Finish() if child.drained else Drain(until))
         self._arm_stop(child, until)
 
@@ -444,6 +447,8 @@ class Supervisor(GuardedActor):
 
     def _begin_ending(self, ending: Ending) -> None:
         """A supervisor never ends before its children: two lanes on the same files would be the price."""
+        if self._steps is None:
+            self._after = ending
         if self._steps is not None or not any(child.alive for child in self._children):
             super()._begin_ending(ending)
             return
@@ -506,6 +511,18 @@ class Supervisor(GuardedActor):
         for child in nested:
             child.send(Quiesce())
         return lambda: all(child.gone for child in firsts) and all(child.gone or child.quiesced for child in nested)
+
+    def _comes_back(self, child: _Child) -> bool:
+        """Whether the supervisor is ending by a failure after which its parent will bring this child back."""
+        after = self._after
+        failed = after is not None and after.reason in ("crashed", "gave_up")
+        return failed and child.slot.keeps_requests and child.wanted
+
+    def _set_down(self, child: _Child) -> None:
+        if self._comes_back(child):
+            child.slot.await_restart()
+        else:
+            child.slot.set_stopped()
 
     # --- small things -----------------------------------------------------------------------------------------
 

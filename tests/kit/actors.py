@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.supervision import PARKED, ActorContext, ActorHandle, Corruption, Envelope, GuardedActor, Reply
@@ -112,6 +114,14 @@ def ask(handle: ActorHandle, message: object, seconds: float = 10.0, **options: 
         size=int(options.get("size", 0)),
         request_key=str(options.get("request_key", "")),
     )
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for a state that other threads bring about and that announces itself to nobody; fails after ``seconds``."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the awaited state did not come"
+        time.sleep(0.001)
 
 
 def failure(reply: Reply[object]) -> KnowledgeError:
