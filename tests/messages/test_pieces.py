@@ -208,7 +208,7 @@ def test_validated_fields_do_not_change_with_the_callers_object() -> None:
 
 def test_a_validated_model_is_frozen() -> None:
     with pytest.raises(ValueError):
-        validate(Sample, {}).count = 4  # type: ignore[misc]
+        validate(Sample, {}).count = 4
 
 
 def test_several_problems_come_in_one_answer() -> None:
@@ -253,14 +253,12 @@ def test_a_missing_argument_lists_all_that_are_required() -> None:
     "value", [SECRET, [SECRET], [{"text": 1, f"{SECRET} too": SECRET}], f"{SECRET}\0", SECRET * 999]
 )
 def test_no_error_repeats_a_value_or_hides_it_in_its_context(key: str, value: object) -> None:
-    try:
-        validate(Sample, {key: value})
-    except KnowledgeError as error:
-        assert SECRET not in error.message + repr(error.fields)
-        assert error.__cause__ is None
-        assert error.__context__ is None
-    else:
-        assert (key, value) in (("name", SECRET), ("id", SECRET))
+    if (key, value) in (("name", SECRET), ("id", SECRET)):
+        return
+    error = refusal({key: value})
+    assert SECRET not in error.message + repr(error.fields)
+    assert error.__cause__ is None
+    assert error.__context__ is None
 
 
 def test_a_problem_inside_parsed_text_keeps_no_trace_of_it() -> None:

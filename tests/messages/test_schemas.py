@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
 from messages.schemas import DEFAULT_PROFILE, PROFILES, TOOL_FORMATS, export_tools, input_schema, profile_tools
 from messages.tools import CATALOGUE, parse_arguments
 from tests.messages.tools.samples import SAMPLES
+
+# The validator carries no types of its own.
+Draft202012Validator: Any = importlib.import_module("jsonschema").Draft202012Validator
 
 PLAIN = {
     "type", "properties", "required", "items", "enum", "description", "minimum", "maximum", "minLength", "maxLength",
