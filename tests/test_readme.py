@@ -45,7 +45,7 @@ def test_one_command_ends_with_the_demo_and_one_with_the_tests() -> None:
 @pytest.mark.parametrize("words", commands(), ids=shlex.join)
 def test_a_command_in_the_pages_exists(words: list[str]) -> None:
     help_text = run("--help")
-    assert re.search(rf"^\s+{words[1]}\b", help_text, re.MULTILINE), f"knowledge {words[1]} is not in the help"
+    assert re.search(rf"^ +knowledge {words[1]}\b", help_text, re.MULTILINE), f"knowledge {words[1]} is not in the help"
     own = run(words[1], "--help")
     for option in [word for word in words[2:] if word.startswith("--")]:
         assert option in own

@@ -111,7 +111,7 @@ def test_the_demo_keeps_its_state_and_gives_its_results_as_json(tmp_path: Path) 
     assert steps["crash"]["claimsAfter"] == steps["crash"]["claimsBefore"] + 20
     page = next((state / "knowledge" / "stores").glob("*/vault")) / steps["edit"]["file"]
     assert "boathouse loft" in page.read_text("utf-8")
-    assert not list(state.rglob(".kr-*.md")), "no half-written file is left"
+    assert not list(state.rglob(".kr-*")), "no staged or displaced file is left after an orderly stop"
     again = run("--state-dir", str(state), cwd=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
     assert "already holds a store" in again.stderr
