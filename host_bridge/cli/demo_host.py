@@ -203,6 +203,75 @@ class Host:
             future.set_exception(ConnectionLost("the owner went away before it answered"))
 
 
+def call_from_a_shell(state_dir: Path, tool: str, arguments: JsonObject) -> JsonObject:
+    """``knowledge call`` in a process of its own, as a script would use it."""
+    ran = subprocess.run(
+        spawn.command(str(state_dir), "call", tool, json.dumps(arguments, ensure_ascii=False), "--json"),
+        env=spawn.environment(),
+        capture_output=True,
+        timeout=_STOP_SECONDS,
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise DemoFailed(f"knowledge call {tool} ended with {ran.returncode}: {ran.stderr.decode('utf-8', 'replace')}")
+    return cast(JsonObject, json.loads(ran.stdout))
+
+
+class McpClient:
+    """A minimal MCP client on ``knowledge mcp``: the handshake, then tool calls one after another."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._process = subprocess.Popen(
+            spawn.command(str(state_dir), "mcp"),
+            env=spawn.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._next = 0
+        client: JsonObject = {"name": "knowledge-demo", "version": "1"}
+        self._request(
+            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+        )
+        self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def tools(self) -> list[str]:
+        listed = cast("list[JsonObject]", self._request("tools/list", {})["tools"])
+        return [str(tool["name"]) for tool in listed]
+
+    def call(self, tool: str, arguments: JsonObject) -> JsonObject:
+        result = self._request("tools/call", {"name": tool, "arguments": arguments})
+        (content,) = cast("list[JsonObject]", result["content"])
+        text = str(content["text"])
+        if result.get("isError"):
+            raise DemoFailed(f"{tool} answered over MCP: {text}")
+        return cast(JsonObject, json.loads(text))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:  # closes its pipes, which ends it, and waits
+            pass
+
+    def _request(self, method: str, params: JsonObject) -> JsonObject:
+        self._next += 1
+        self._write({"jsonrpc": "2.0", "id": self._next, "method": method, "params": params})
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            if answer.get("id") == self._next and "method" not in answer:
+                if "error" in answer:
+                    raise DemoFailed(f"{method} answered over MCP: {answer['error'].get('message')}")
+                return cast(JsonObject, answer["result"])
+        raise DemoFailed(f"knowledge mcp ended before it answered {method}")
+
+    def _write(self, message: JsonObject) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+
 def vault_of(state_dir: Path) -> Path:
     """The folder of the only store's vault."""
     (vault,) = (state_dir / "knowledge" / "stores").glob("*/vault")

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 
 import host_bridge
-from host_bridge.cli import demo
+from host_bridge.cli import demo_story
 from host_bridge.owner.spawn import environment
 from messages.json_types import JsonObject
 from messages.vocabulary import EXCERPT_MAX_BYTES, REMEMBER_MAX_ITEMS
@@ -22,8 +22,8 @@ TWO_SCREENS = 48
 
 
 @pytest.fixture(scope="module")
-def reading() -> demo.Reading:
-    return demo.read_input(DATA)
+def reading() -> demo_story.Reading:
+    return demo_story.read_input(DATA)
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -37,12 +37,12 @@ def items(batch: JsonObject) -> list[JsonObject]:
     return cast("list[JsonObject]", batch["items"])
 
 
-def test_the_chat_runs_over_two_weeks(reading: demo.Reading) -> None:
+def test_the_chat_runs_over_two_weeks(reading: demo_story.Reading) -> None:
     days = sorted({line[1:11] for line in reading.texts["chat.txt"] if line.startswith("[")})
     assert (days[0], days[-1], len(days)) == ("2026-09-07", "2026-09-20", 14)
 
 
-def test_the_texts_are_messy(reading: demo.Reading) -> None:
+def test_the_texts_are_messy(reading: demo_story.Reading) -> None:
     chat = "\n".join(reading.texts["chat.txt"])
     assert re.search("[\u3040-\u30ff]", chat), "Japanese"
     assert re.search("[\U0001f300-\U0001faff]", chat), "emoji"
@@ -55,28 +55,28 @@ def test_the_texts_are_messy(reading: demo.Reading) -> None:
     assert aliases.count("Alex") == 2, "a first name that two people share"
 
 
-def test_every_note_becomes_one_page(reading: demo.Reading) -> None:
+def test_every_note_becomes_one_page(reading: demo_story.Reading) -> None:
     assert sorted(str(page["note"]) for page in reading.pages) == sorted(reading.notes)
 
 
-def test_a_batch_cites_lines_that_exist_and_fit(reading: demo.Reading) -> None:
+def test_a_batch_cites_lines_that_exist_and_fit(reading: demo_story.Reading) -> None:
     for batch in reading.remember:
         first, last = cast("list[int]", batch["lines"])
         assert 1 <= first <= last <= len(reading.texts[str(batch["source"])])
-        assert 0 < len(demo.excerpt_of(reading, batch).encode()) <= EXCERPT_MAX_BYTES
+        assert 0 < len(demo_story.excerpt_of(reading, batch).encode()) <= EXCERPT_MAX_BYTES
         assert 1 <= len(items(batch)) <= REMEMBER_MAX_ITEMS
 
 
-def test_every_number_in_a_claim_from_the_chat_stands_in_its_excerpt(reading: demo.Reading) -> None:
+def test_every_number_in_a_claim_from_the_chat_stands_in_its_excerpt(reading: demo_story.Reading) -> None:
     for batch in reading.remember:
         if batch["source"] == "chat.txt" and batch["lines"] != [63, 64]:  # there the meeting's words are repeated
-            excerpt = demo.excerpt_of(reading, batch)
+            excerpt = demo_story.excerpt_of(reading, batch)
             for item in items(batch):
                 assert [n for n in re.findall(r"\d+(?:[.,]\d+)*", str(item["text"])) if n not in excerpt] == []
 
 
-def test_the_batches_for_the_crash_are_twenty_different_claims_each(reading: demo.Reading) -> None:
-    batches = demo.raw_batches(reading)
+def test_the_batches_for_the_crash_are_twenty_different_claims_each(reading: demo_story.Reading) -> None:
+    batches = demo_story.raw_batches(reading)
     texts = [str(item["text"]) for batch in batches for item in items(batch)]
     assert len(batches) >= 3
     assert len(texts) == len(set(texts)) == 20 * len(batches)
@@ -100,7 +100,7 @@ def test_the_demo_keeps_its_state_and_gives_its_results_as_json(tmp_path: Path) 
     document = json.loads(ran.stdout)
     steps = document["steps"]
     assert document["ok"] is True
-    assert list(steps) == [name for name, _, _ in demo.STEPS]
+    assert list(steps) == [name for name, _, _ in demo_story.STEPS]
     assert steps["pages"]["pages"] == 10
     assert steps["remember"]["claims"] == 33
     assert steps["remember"]["duplicate"] == 1
