@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
-from storage.search._fold import fold, fold_letters, split_unspaced, tokens
+from storage.search._fold import RUN_CHARS, fold, fold_letters, split_unspaced, tokens, tokens_of_folded
 from storage.search._query import ParsedQuery, Phrase
 
 EXCERPT_MAX_CHARS: Final = 240
@@ -24,7 +25,8 @@ LOCATED_MAX_BYTES: Final = 64 * 1024
 _LEAD_SHARE: Final = 4
 _ANCHORS_MAX: Final = 200
 _BISECTED_MAX_CHARS: Final = 256
-_SEPARATOR: Final = r"[\x00-/:-@\[-`{-\x7f]"
+_TOKEN: Final = r"0-9a-z\x80-\U0010ffff"
+_SEPARATOR: Final = f"[^{_TOKEN}]"
 _ELLIPSIS: Final = "…"
 
 
@@ -46,27 +48,28 @@ def excerpt(body: str, query: ParsedQuery | None, *, max_chars: int = EXCERPT_MA
     text = " ".join(words)
     if _units(text) <= max_chars:
         return text
-    anchors = _anchors(words, query) if query is not None else []
+    anchors = _anchors(words, text, query) if query is not None else []
     return _cut(text, _beginning(text, anchors, max_chars), max_chars, more=False)
 
 
-def _anchors(words: list[str], query: ParsedQuery) -> list[_Anchor]:
-    """Where the query's phrases stand, as offsets into the words joined by single spaces."""
-    # Longest first, so that no phrase is hidden by one that it begins with.
-    phrases = sorted(query.phrases, key=lambda phrase: (-len(phrase), phrase))
-    if not phrases:
+def _anchors(words: list[str], text: str, query: ParsedQuery) -> list[_Anchor]:
+    """Where the query's phrases stand in ``text``, which is the words joined by single spaces."""
+    if not query.phrases:
         return []
-    pattern = re.compile(
-        rf"(?:^|(?<={_SEPARATOR}))(?:"
-        + "|".join(rf"{_SEPARATOR}+".join(map(re.escape, phrase)) for phrase in phrases)
-        + rf")(?={_SEPARATOR}|$)"
-    )
+    pattern = _pattern(query.phrases)
+    literals = [one.letters for one in query.literals]
+    if text.isascii():  # folding moves nothing
+        folded = text.lower()
+        return [
+            _Anchor(match.start(), _phrase(match[0]), _stands_around(literals, folded, match.start()))
+            for match in islice(pattern.finditer(folded), _ANCHORS_MAX)
+        ]
     # Folding keeps lines: with one piece a line, a line number leads back to the text as it was written.
     pieces: list[str] = []
     starts: list[int] = []
     offset = 0
     for word in words:
-        for piece in split_unspaced(word):
+        for piece in (word,) if len(word) <= RUN_CHARS else split_unspaced(word):
             pieces.append(piece)
             starts.append(offset)
             offset += len(piece)
@@ -78,10 +81,29 @@ def _anchors(words: list[str], query: ParsedQuery) -> list[_Anchor]:
         line += folded.count("\n", seen, match.start())
         seen = match.start()
         piece, inside = pieces[line], folded[folded.rfind("\n", 0, seen) + 1 : seen]
-        letters = fold_letters(piece) if query.literals else ""
-        literal = any(one.letters in letters for one in query.literals)
-        found.append(_Anchor(starts[line] + _offset_of_token(piece, inside), tuple(tokens(match[0])), literal))
+        letters = fold_letters(piece) if literals else ""
+        literal = any(one in letters for one in literals)
+        found.append(_Anchor(starts[line] + _offset_of_token(piece, inside), _phrase(match[0]), literal))
     return found
+
+
+def _pattern(phrases: Iterable[Phrase]) -> re.Pattern[str]:
+    """Any of the phrases between separators, the longest that fits."""
+    longest_first = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
+    joined = [rf"{_SEPARATOR}+".join(map(re.escape, phrase)) for phrase in longest_first]
+    # The look behind follows the first character, so that the scan can leap from one such character to the next.
+    first = [len(re.escape(phrase[0][0])) for phrase in longest_first]
+    branches = [rf"{one[:size]}(?<![{_TOKEN}].){one[size:]}" for one, size in zip(joined, first, strict=True)]
+    return re.compile(rf"(?:{'|'.join(branches)})(?![{_TOKEN}])")
+
+
+def _phrase(matched: str) -> Phrase:
+    return tuple(tokens_of_folded(matched))
+
+
+def _stands_around(literals: list[str], folded: str, place: int) -> bool:
+    """Whether one of the words, symbols included, stands at or just before ``place``."""
+    return any(folded.find(one, max(0, place - len(one)), place + len(one)) >= 0 for one in literals)
 
 
 def _offset_of_token(word: str, inside: str) -> int:

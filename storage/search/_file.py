@@ -51,7 +51,6 @@ CREATE TABLE document (
     row            INTEGER PRIMARY KEY,            -- the catalogue's
     slot           INTEGER NOT NULL,               -- the text's rowid is (slot << 40) + row
     symbols        INTEGER NOT NULL,               -- whether the table symbol has a row for it
-    kind           TEXT NOT NULL,
     type           TEXT NOT NULL,
     lifecycle      TEXT NOT NULL,
     recorded_at    INTEGER NOT NULL,

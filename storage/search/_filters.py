@@ -10,14 +10,17 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from messages.vocabulary import RECORD_KINDS
 from storage.search._documents import IndexDocument, SearchFilters, TimeField
 from storage.state.connection import SqlValue
 
 SLOT_BITS: Final = 40
 ROW_MASK: Final = (1 << SLOT_BITS) - 1
 
-# A text's rowid is (slot << 40) + row, so the usual lifecycle filters are ranges that FTS5 skips by itself.
+# A text's rowid is (slot << 40) + row and a slot is (state << 2) + kind, so the usual filters on lifecycle are ranges
+# that FTS5 skips by itself, and those on kind are arithmetic: neither looks at another table.
 _CURRENT, _SUPERSEDED, _INELIGIBLE, _HIDDEN = 0, 1, 2, 3
+_STATE_BITS: Final = SLOT_BITS + 2
 
 _ROW: Final = f"(text.rowid & {ROW_MASK})"
 # CROSS JOIN keeps the match outermost: the other order would run it once a document.
@@ -49,10 +52,12 @@ class Where:
 def slot_of(document: IndexDocument) -> int:
     """The range of rowids that the document's text belongs to. What depends on the time of day is no part of it."""
     if document.lifecycle not in ("active", "superseded"):
-        return _HIDDEN
-    if not document.valid or document.fixture:
-        return _INELIGIBLE
-    return _CURRENT if document.lifecycle == "active" else _SUPERSEDED
+        state = _HIDDEN
+    elif not document.valid or document.fixture:
+        state = _INELIGIBLE
+    else:
+        state = _CURRENT if document.lifecycle == "active" else _SUPERSEDED
+    return (state << 2) + RECORD_KINDS.index(document.kind)
 
 
 def rowid_of(slot: int, row: int) -> int:
@@ -76,12 +81,12 @@ def compile_filters(filters: SearchFilters, *, among: Collection[int] | None = N
     if filters.eligible_at is not None:
         first = _SUPERSEDED if filters.lifecycle == "superseded" else _CURRENT
         last = _CURRENT if filters.lifecycle == "active" else _SUPERSEDED
-        on_text.append(f"text.rowid >= {first << SLOT_BITS} AND text.rowid < {(last + 1) << SLOT_BITS}")
+        on_text.append(f"text.rowid >= {first << _STATE_BITS} AND text.rowid < {(last + 1) << _STATE_BITS}")
         if first == _CURRENT:  # a superseded record is history already, and its wording still leads to the current one
-            on_text.append(f"{_ROW} NOT IN (SELECT row FROM document WHERE expires_at <= ? AND slot = {_CURRENT})")
+            on_text.append(f"{_ROW} NOT IN (SELECT row FROM document WHERE expires_at <= ? AND slot < 4)")
             text_values.append(filters.eligible_at)
     else:
-        on_text.append(f"text.rowid < {_HIDDEN << SLOT_BITS}")
+        on_text.append(f"text.rowid < {_HIDDEN << _STATE_BITS}")
         if filters.lifecycle != "all":
             on_document.append("document.lifecycle = ?")
             values.append(filters.lifecycle)
@@ -89,14 +94,13 @@ def compile_filters(filters: SearchFilters, *, among: Collection[int] | None = N
         on_text.append(f"{_ROW} IN ({LISTED})")
         text_values.append(listed(among))
     if filters.kind is not None:
-        on_document.append("document.kind = ?")
-        values.append(filters.kind)
+        on_text.append(f"(text.rowid >> {SLOT_BITS}) & 3 = {RECORD_KINDS.index(filters.kind)}")
     if filters.types is not None:
         on_document.append(f"document.type IN ({LISTED})")
         values.append(listed(filters.types))
     if filters.tag is not None:
-        on_document.append("EXISTS (SELECT 1 FROM tag WHERE tag.row = document.row AND tag.tag = ?)")
-        values.append(filters.tag)
+        on_text.append(f"EXISTS (SELECT 1 FROM tag WHERE tag.row = {_ROW} AND tag.tag = ?)")
+        text_values.append(filters.tag)
     begins, ends = _INTERVALS[filters.time_field]
     if filters.since is not None:
         on_document.append(f"{ends} > ?")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from messages.errors import IndexUnavailable, StoreUnavailable
 from storage.search import _file, _symbols
@@ -31,6 +31,18 @@ LITERALS_CHECKED_MAX: Final = 2_000
 # Between two aliases stands a token that no text folds to, so that no phrase runs from one into the next.
 _ALIAS_BORDER: Final = " \U0010ffff "
 _SCORE: Final = "bm25(text, 2.0, 2.0, 1.0)"  # a word in a name counts twice
+
+
+class _Entry(NamedTuple):
+    """One document as it is written: folded texts, symbol words, the columns of ``document`` and its tags."""
+
+    rowid: int
+    title: str
+    aliases: str
+    body: str
+    symbols: str
+    columns: tuple[SqlValue, ...]
+    tags: list[tuple[int, str]]
 
 
 class SearchIndex:
@@ -98,14 +110,13 @@ class SearchIndex:
         """
         last = {change.rowid: change.document for change in changes}
         # Folding is most of the work and needs no lock.
-        written = [(row, document, _texts(document)) for row, document in last.items() if document is not None]
+        entries = [_entry(row, document) for row, document in last.items() if document is not None]
         with self._available():
             with self._database.transaction(full=False, point="search.apply"):
                 if position < _position(self._database):
                     raise ValueError(f"the index has passed position {position}")
                 self._remove(last)
-                for row, document, (title, aliases, body, symbols) in written:
-                    self._add(row, document, title, aliases, body, symbols)
+                self._add(entries)
                 self._database.execute("UPDATE meta SET value = ? WHERE key = 'position'", (str(position),))
             if _file.log_bytes(self.path) > LOG_MAX_BYTES:
                 self._database.checkpoint()
@@ -184,47 +195,24 @@ class SearchIndex:
             self._inode = _file.inode(self.path)
 
     def _remove(self, rows: Collection[int]) -> None:
-        for row in rows:
-            found = self._database.query_one("SELECT slot, symbols FROM document WHERE row = ?", (row,))
-            if found is None:
-                continue
-            rowid = rowid_of(found[0], row)
-            self._database.execute("DELETE FROM text WHERE rowid = ?", (rowid,))
-            if found[1]:
-                self._database.execute("DELETE FROM symbol WHERE rowid = ?", (rowid,))
-            self._database.execute("DELETE FROM tag WHERE row = ?", (row,))
-            self._database.execute("DELETE FROM document WHERE row = ?", (row,))
+        sql = f"SELECT row, slot, symbols FROM document WHERE row IN ({LISTED})"
+        found = self._database.query(sql, (listed(rows),))
+        run = self._database.execute_many
+        run("DELETE FROM text WHERE rowid = ?", [(rowid_of(slot, row),) for row, slot, _ in found])
+        run("DELETE FROM symbol WHERE rowid = ?", [(rowid_of(slot, row),) for row, slot, symbols in found if symbols])
+        run("DELETE FROM tag WHERE row = ?", [(row,) for row, _, _ in found])
+        run("DELETE FROM document WHERE row = ?", [(row,) for row, _, _ in found])
 
-    def _add(self, row: int, document: IndexDocument, title: str, aliases: str, body: str, symbols: str) -> None:
-        slot = slot_of(document)
-        rowid = rowid_of(slot, row)
-        self._database.execute(
-            "INSERT INTO text(rowid, title, aliases, body) VALUES (?, ?, ?, ?)", (rowid, title, aliases, body)
+    def _add(self, entries: Sequence[_Entry]) -> None:
+        run = self._database.execute_many
+        run(
+            "INSERT INTO text(rowid, title, aliases, body) VALUES (?, ?, ?, ?)",
+            [(entry.rowid, entry.title, entry.aliases, entry.body) for entry in entries],
         )
-        if symbols:
-            self._database.execute("INSERT INTO symbol(rowid, words) VALUES (?, ?)", (rowid, symbols))
-        self._database.execute(
-            "INSERT INTO document VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                row,
-                slot,
-                bool(symbols),
-                document.kind,
-                document.type,
-                document.lifecycle,
-                document.recorded_at,
-                document.updated_at,
-                document.occurred_from,
-                document.occurred_until,
-                document.due_from,
-                document.due_until,
-                document.expires_at,
-            ),
-        )
-        if document.tags:
-            self._database.execute_many(
-                "INSERT INTO tag(row, tag) VALUES (?, ?)", [(row, tag) for tag in dict.fromkeys(document.tags)]
-            )
+        symbols = [(entry.rowid, entry.symbols) for entry in entries if entry.symbols]
+        run("INSERT INTO symbol(rowid, words) VALUES (?, ?)", symbols)
+        run(f"INSERT INTO document VALUES ({', '.join('?' * 12)})", [entry.columns for entry in entries])
+        run("INSERT INTO tag(row, tag) VALUES (?, ?)", [pair for entry in entries for pair in entry.tags])
 
     def _hits(self, parsed: ParsedQuery, where: Where, limit: int, offset: int) -> tuple[SearchHit, ...]:
         literal, values = self._literal(parsed) if parsed.literals else ("1", ())
@@ -307,8 +295,28 @@ def _position(database: Database) -> int:
     return int(row[0])
 
 
-def _texts(document: IndexDocument) -> tuple[str, str, str, str]:
-    """Title, aliases and body as they are indexed, and their symbol words."""
-    title, body = fold(document.title), fold(document.body)
-    aliases = _ALIAS_BORDER.join(map(fold, document.aliases))
-    return title, aliases, body, _symbols.symbol_words(document.title, *document.aliases, document.body)
+def _entry(row: int, document: IndexDocument) -> _Entry:
+    slot = slot_of(document)
+    symbols = _symbols.symbol_words(document.title, *document.aliases, document.body)
+    return _Entry(
+        rowid_of(slot, row),
+        fold(document.title),
+        _ALIAS_BORDER.join(map(fold, document.aliases)),
+        fold(document.body),
+        symbols,
+        (
+            row,
+            slot,
+            bool(symbols),
+            document.type,
+            document.lifecycle,
+            document.recorded_at,
+            document.updated_at,
+            document.occurred_from,
+            document.occurred_until,
+            document.due_from,
+            document.due_until,
+            document.expires_at,
+        ),
+        [(row, tag) for tag in dict.fromkeys(document.tags)],
+    )
