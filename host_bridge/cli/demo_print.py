@@ -26,8 +26,11 @@ _PATIENCE_SECONDS: Final = 1.0
 class Teller:
     """Prints the story, one line a fact, never wider than the terminal."""
 
-    def __init__(self, *, silent: bool, plain: bool) -> None:
-        self._console = Console(no_color=True, force_terminal=False) if plain else Console()
+    def __init__(
+        self, *, silent: bool, plain: bool, console: Console | None = None, patience: float = _PATIENCE_SECONDS
+    ) -> None:
+        self._console = Console(no_color=True, force_terminal=False) if plain else console or Console()
+        self._patience = patience
         self._silent = silent
         self._moving = self._console.is_terminal and not silent
         self._width = min(self._console.width, _WIDTH) if self._console.is_terminal else _WIDTH
@@ -87,7 +90,7 @@ class Teller:
             transient=True,
         )
         task = bar.add_task(text, total=total)
-        timer = threading.Timer(_PATIENCE_SECONDS, bar.start)
+        timer = threading.Timer(self._patience, bar.start)
         timer.daemon = True
         timer.start()
         try:
