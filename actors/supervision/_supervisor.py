@@ -415,7 +415,7 @@ class Supervisor(GuardedActor):
 
     def _send_stop(self, child: _Child, until: float) -> None:
         child.stop_sent = True
-        if child.slot.quarantine is None and (self._steps is not None or not child.wanted):
+        if child.slot.quarantine is None and not child.stuck and (self._steps is not None or not child.wanted):
             if self._comes_back(child):
                 child.slot.await_restart()
             else:
@@ -490,7 +490,7 @@ class Supervisor(GuardedActor):
         for child in draining:
             child.cancel_timers()
         for child in reversed(children):
-            if not child.gone and not child.stop_sent:
+            if child.alive and not child.stop_sent:
                 self._send_stop(child, max(until, self.context.clock.monotonic()))
             yield lambda child=child: child.gone  # type: ignore[misc]
         yield lambda: not any(child.alive for child in children)
