@@ -1,1 +1,1 @@
-"""One store: its lane, its helpers and its operations."""
+"""One store: a lane that commits, and the helpers that work for it."""

@@ -1,6 +1,10 @@
 -- The catalogue: what the files say now, one row per Markdown file, derived and rebuildable from them.
 -- Record text is never copied here: it is the blob of the row's hash. Times are UTC milliseconds.
 
+CREATE TABLE catalogue_identity (                           -- one row: a rebuilt catalogue counts its changes anew
+    id          TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE catalogue_partition (
     id          INTEGER PRIMARY KEY,
     key         TEXT NOT NULL UNIQUE,              -- Partition.key
@@ -49,6 +53,7 @@ CREATE UNIQUE INDEX record_by_path ON record(partition, path);
 CREATE INDEX record_by_id ON record(partition, id);
 CREATE INDEX record_by_change ON record(partition, change);
 CREATE INDEX record_by_claim_key ON record(partition, claim_key) WHERE claim_key <> '';
+CREATE INDEX record_by_time ON record(partition, recorded_at);
 CREATE INDEX record_by_kind ON record(partition, kind, type, lifecycle);
 
 CREATE TABLE removed (                                     -- rows that are gone, for readers that follow changes

@@ -1,1 +1,1 @@
-"""What a store can do: plain functions on a snapshot, one module a tool family."""
+"""What the store does for each tool: plain functions on one partition's snapshot, testable without a thread."""

@@ -1,0 +1,163 @@
+"""The gate: resolves permits from the published view, and holds the commit fence and the read lease.
+
+Only the fence and the lease lock. A change of access publishes the new view under the same lock that fences
+and leases take, then waits until nobody inside holds a right that the new view no longer gives: that wait is
+the barrier (decisions.md section 6).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from actors.authority.permit import Permit
+from actors.authority.view import AuthorityView, Unbound, resolve
+from messages.audience import Audience
+from messages.errors import Denied, KnowledgeError, Restarting
+from storage.layout import StoreLayout
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class PermitGate:
+    """Thread-safe. Shared by doors, lanes and the authority; holds no I/O."""
+
+    def __init__(
+        self, *, monotonic: Callable[[], float] = time.monotonic, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self._monotonic = monotonic
+        self._now = now
+        self._changed = threading.Condition()
+        self._view: AuthorityView | None = None
+        self._inside: dict[int, Permit] = {}
+        self._stranded: dict[int, Permit] = {}
+        self._tokens = itertools.count()
+        self._epoch = 0
+
+    # --- the authority's side -------------------------------------------------------------------------
+
+    def publish(self, view: AuthorityView) -> None:
+        """Make ``view`` the one that decides from now on. Authority thread."""
+        with self._changed:
+            self._view = view
+
+    def next_epoch(self) -> int:
+        """A number larger than that of every view before, whichever authority published it."""
+        with self._changed:
+            self._epoch += 1
+            return self._epoch
+
+    def open(self) -> bool:
+        """Whether a view is in force."""
+        view = self._view
+        return view is not None and self._monotonic() < view.valid_until
+
+    def layout_of(self, vault_id: str) -> StoreLayout | None:
+        """Where the current view says that a store lies."""
+        return self._current().layouts.get(vault_id)
+
+    def withdraw_view(self) -> None:
+        """Refuse everything until a view is published again. Any thread; used when the authority ends."""
+        with self._changed:
+            self._view = None
+
+    def await_barrier(self, timeout: float) -> bool:
+        """Whether, within ``timeout`` seconds, nobody inside holds more than the current view gives.
+
+        Never called on an actor's own lane for longer than a moment: the authority polls it from timers.
+        """
+        limit = self._monotonic() + timeout
+        with self._changed:
+            while self._outdated_holders():
+                left = limit - self._monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    return not self._outdated_holders()
+            return True
+
+    def recovered(self, vault_id: str) -> None:
+        """Release fences that a crashed lane of this store took along: its recovery has finished."""
+        with self._changed:
+            for token in [t for t, permit in self._stranded.items() if permit.vault_id == vault_id]:
+                del self._stranded[token]
+            self._changed.notify_all()
+
+    # --- the callers' side ----------------------------------------------------------------------------
+
+    def resolve(self, audience: Audience | None, *, write: bool) -> Permit | Unbound:
+        """The permit for this audience now. Raises the refusals of :func:`actors.authority.view.resolve`,
+        and ``Restarting`` while no authority vouches for a view."""
+        return resolve(self._current(), audience, write=write, now=self._now())
+
+    def check(self, permit: Permit, *, write: bool) -> None:
+        """Raise unless the right still stands. Costs one comparison while the epoch is unchanged."""
+        view = self._current()
+        if view.epoch == permit.epoch and (permit.expires_at is None or self._now() < permit.expires_at):
+            return
+        again = resolve(view, permit.audience, write=write, now=self._now())
+        if isinstance(again, Unbound) or not again.covers(permit):
+            raise Denied("The access under which this call was accepted has been withdrawn.")
+
+    @contextmanager
+    def fence(self, permit: Permit) -> Iterator[None]:
+        """The commit fence: inside it the save may become durable; a revocation waits for it.
+
+        Left by a defect (anything but a typed error) it stays taken until :meth:`recovered`, because the
+        journal commit may have happened and is finished by recovery.
+        """
+        token = self._enter(permit, write=True)
+        try:
+            yield
+        except KnowledgeError:
+            self._leave(token)
+            raise
+        except BaseException:
+            with self._changed:
+                self._stranded[token] = self._inside.pop(token)
+            raise
+        else:
+            self._leave(token)
+
+    @contextmanager
+    def lease(self, permit: Permit) -> Iterator[None]:
+        """The read lease: the last check and the hand-over of an answer's bytes are one step."""
+        token = self._enter(permit, write=False)
+        try:
+            yield
+        finally:
+            self._leave(token)
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _current(self) -> AuthorityView:
+        view = self._view
+        if view is None or self._monotonic() >= view.valid_until:
+            raise Restarting("Access cannot be decided at the moment; try again shortly.")
+        return view
+
+    def _enter(self, permit: Permit, *, write: bool) -> int:
+        with self._changed:
+            self.check(permit, write=write)
+            token = next(self._tokens)
+            self._inside[token] = permit
+            return token
+
+    def _leave(self, token: int) -> None:
+        with self._changed:
+            self._inside.pop(token, None)
+            self._changed.notify_all()
+
+    def _outdated_holders(self) -> bool:
+        return any(not self._still_given(p) for p in (*self._inside.values(), *self._stranded.values()))
+
+    def _still_given(self, permit: Permit) -> bool:
+        try:
+            self.check(permit, write=permit.may_write)
+        except KnowledgeError:
+            return False
+        return True

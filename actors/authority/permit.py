@@ -1,0 +1,35 @@
+"""What the authority grants a caller for one call: a permit, bound to the epoch it was issued in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from messages.audience import Audience
+from messages.vocabulary import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The right of one audience to one partition of one store.
+
+    Valid while the authority's view has the same epoch; on another epoch it is resolved again and must
+    come out equal (decisions.md section 6, Permits).
+    """
+
+    audience: Audience
+    agent: str
+    vault_id: str
+    partition: Partition
+    may_write: bool
+    epoch: int
+    expires_at: datetime | None = None
+
+    def covers(self, other: Permit) -> bool:
+        """Whether a permit resolved later still gives everything that ``other`` gave."""
+        return (
+            self.agent == other.agent
+            and self.vault_id == other.vault_id
+            and self.partition == other.partition
+            and (self.may_write or not other.may_write)
+        )

@@ -1,0 +1,304 @@
+"""The runtime of one state directory: the supervision tree, the directory of live stores, and calls into it.
+
+:class:`Runtime` is what doors talk to. Submitting never blocks and never raises; every call gets exactly one typed
+answer by its deadline, handed over under a read lease. Source: DESIGN.md (One request, The tree), decisions.md 6, 8.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeVar
+
+import orjson
+
+from actors.authority import Authority, AwaitView, BindAgent, EndRun, Permit, PermitGate, Policy, Unbound
+from actors.directory import StoreDirectory, StoreHandle
+from actors.store.lane import StoreSettings
+from actors.store.messages import RunTool
+from actors.supervision import (
+    ActorHealth,
+    ActorSettings,
+    ChildSpec,
+    ClosedTree,
+    Environment,
+    InboxLimits,
+    Reply,
+    Tree,
+)
+from messages.envelope import Call, Cancellation, Deadline
+from messages.errors import InternalError, KnowledgeError, ReadOnlyGrant, Stopping
+from messages.json_types import JsonObject
+from messages.tools import ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
+from storage.layout import Layout, StoreLayout
+from storage.vault import ScanLimits
+
+AUTHORITY: Final = "authority"
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """What the configuration decides about the tree. Times in seconds, sizes in bytes."""
+
+    scan_entries: int = 100_000
+    mailbox: int = 256
+    mailbox_bytes: int = 64 * 1024 * 1024
+    per_audience: int = 32
+    idle: float = 600.0
+    max_live_stores: int = 64
+    git: bool = True
+
+    def inbox(self) -> InboxLimits:
+        return InboxLimits(requests=self.mailbox, bytes=self.mailbox_bytes, per_audience=self.per_audience)
+
+
+class PendingCall:
+    """One call on its way. Any thread."""
+
+    __slots__ = ("_cancellation", "_gate", "_permit", "_reply")
+
+    def __init__(self, gate: PermitGate, cancellation: Cancellation) -> None:
+        self._gate = gate
+        self._cancellation = cancellation
+        self._reply: Reply[JsonObject] = Reply()
+        self._permit: Permit | None = None
+
+    def add_done_callback(self, callback: Callable[[PendingCall], None]) -> None:
+        """Run ``callback(self)`` once the answer is there: at once if it is, else on the answering thread."""
+        self._reply.add_done_callback(lambda _: callback(self))
+
+    def done(self) -> bool:
+        return self._reply.done()
+
+    def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
+        """Hand the answer over under the read lease: the last check of access and the hand-over are one step.
+
+        Raises the typed failure instead: the call's own, or the loss of the right to read its answer.
+        """
+        result = self._reply.result()
+        if self._permit is None:
+            raise InternalError("An answer without a permit is never handed over.")
+        with self._gate.lease(self._permit):
+            hand_over(result)
+
+    def cancel(self) -> None:
+        """Ask for the call to end before it is accepted; an accepted write gives its normal answer."""
+        self._cancellation.cancel()
+
+    def wait(self) -> None:
+        """Block until the answer is there. Not from an actor's thread."""
+        answered = threading.Event()
+        self._reply.add_done_callback(lambda _: answered.set())
+        answered.wait()
+
+    def fail(self, error: KnowledgeError) -> None:
+        self._reply.fail(error)
+
+    def take(self, permit: Permit, reply: Reply[JsonObject]) -> None:
+        """Answer with what the lane answers."""
+        self._permit = permit
+        reply.add_done_callback(self._settle)
+
+    def _settle(self, reply: Reply[JsonObject]) -> None:
+        error = reply.error()
+        if error is not None:
+            self._reply.fail(error)
+        else:
+            self._reply.succeed(reply.result(0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Validated:
+    call: Call
+    spec: ToolSpec
+    request: ToolRequest
+    size: int = field(default=0)
+
+    @property
+    def writes(self) -> bool:
+        return self.spec.action == "write"
+
+    @property
+    def request_key(self) -> str:
+        return self.request.request_id if isinstance(self.request, WriteRequest) else ""
+
+
+class Runtime:
+    """Start it with the owner lock held; close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        policy: Callable[[], Policy],
+        settings: RuntimeSettings | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        environment: Environment | None = None,
+    ) -> None:
+        self._settings = settings or RuntimeSettings()
+        self._now_ms = now_ms
+        self.gate = PermitGate()
+        self._tree = Tree(
+            [
+                ChildSpec(
+                    AUTHORITY,
+                    partial(Authority, layout=layout, gate=self.gate, policy=policy, now_ms=now_ms),
+                    settings=ActorSettings(),
+                ),
+            ],
+            environment=environment,
+        )
+        self._authority = self._tree.handle(AUTHORITY)
+        self._stores = StoreDirectory(
+            self._tree,
+            inbox=self._settings.inbox(),
+            idle_seconds=self._settings.idle,
+            max_live=self._settings.max_live_stores,
+        )
+        self._closing = threading.Event()
+
+    # --- calls -----------------------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> PendingCall:
+        """Accept a call; its answer, refusals included, comes through the pending call. Never blocks, never raises."""
+        pending = PendingCall(self.gate, call.cancellation)
+        try:
+            if self._closing.is_set():
+                raise Stopping("The runtime is stopping; the call did not run.")
+            spec = tool_spec(call.tool)
+            request = parse_arguments(call.tool, call.arguments, flush_id=call.flush_id)
+            validated = _Validated(call, spec, request, len(orjson.dumps(call.arguments)))
+            self._when_ready(lambda: self._dispatch(validated, pending), pending, call.deadline)
+        except KnowledgeError as error:
+            pending.fail(error)
+        return pending
+
+    def end_run(self, run_id: str, deadline: Deadline) -> Reply[bool]:
+        """Make a run's audiences stale; answered when no save and no answer under them can follow any more."""
+        return self._authority.ask(EndRun(run_id), deadline=deadline)
+
+    def health(self) -> JsonObject:
+        """The published snapshots of all actors; asks nobody."""
+        return {
+            "stopping": self._closing.is_set(),
+            "stores": self._stores.live_ids(),
+            "actors": [_shown(health) for health in self._tree.health()],
+            "deadLetters": dict(self._tree.environment.dead_letters.counts().items()),
+        }
+
+    def busy(self) -> bool:
+        """Whether any store has unanswered requests."""
+        return self._stores.busy()
+
+    def close(self, drain_seconds: float = 5.0) -> ClosedTree:
+        """Refuse, drain, stop in order and join; idempotent."""
+        self._closing.set()
+        self._stores.close()
+        return self._tree.close(drain_seconds)
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _when_ready(self, proceed: Callable[[], None], pending: PendingCall, deadline: Deadline) -> None:
+        """Run ``proceed`` now, or once the authority has published its first view."""
+        if self.gate.open():
+            proceed()
+            return
+        # The authority has only started, or is being restarted: its mailbox keeps the question meanwhile.
+        self._authority.ask(AwaitView(), deadline=deadline).add_done_callback(
+            lambda reply: _guarded(pending, reply, lambda _: proceed())
+        )
+
+    def _dispatch(self, validated: _Validated, pending: PendingCall) -> None:
+        call = validated.call
+        permit = self.gate.resolve(call.audience, write=validated.writes)
+        if isinstance(permit, Unbound):
+            bound = self._authority.ask(BindAgent(permit.agent), deadline=call.deadline)
+            bound.add_done_callback(lambda reply: _guarded(pending, reply, lambda _: self._bound(validated, pending)))
+            return
+        self._ask(validated, permit, pending)
+
+    def _bound(self, validated: _Validated, pending: PendingCall) -> None:
+        permit = self.gate.resolve(validated.call.audience, write=validated.writes)
+        if isinstance(permit, Unbound):
+            raise InternalError("The agent's store was created and is not known to the authority.")
+        self._ask(validated, permit, pending)
+
+    def _ask(self, validated: _Validated, permit: Permit, pending: PendingCall) -> None:
+        if validated.writes and not permit.may_write:
+            raise ReadOnlyGrant("This conversation may read the owner's memory, not save to it.")
+        layout = self.gate.layout_of(permit.vault_id)
+        if layout is None:
+            raise InternalError("The store of a permit is not known to the authority.")
+        opened = self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
+        opened.add_done_callback(
+            lambda reply: _guarded(pending, reply, lambda handle: self._run(validated, permit, handle, pending))
+        )
+
+    def _run(self, validated: _Validated, permit: Permit, handle: StoreHandle, pending: PendingCall) -> None:
+        call = validated.call
+        reply = handle.ask(
+            RunTool(validated.request, permit, validated.writes),
+            deadline=call.deadline,
+            fairness_key=f"{permit.agent}:{permit.partition.key}",
+            size=validated.size,
+            cancellation=call.cancellation,
+            correlation_id=call.correlation_id,
+            request_key=validated.request_key,
+        )
+        pending.take(permit, reply)
+
+    def _store_settings(self, vault_id: str, layout: StoreLayout) -> StoreSettings:
+        return StoreSettings(
+            vault_id=vault_id,
+            layout=layout,
+            gate=self.gate,
+            now_ms=self._now_ms,
+            limits=ScanLimits(entries=self._settings.scan_entries),
+            git=self._settings.git,
+        )
+
+
+def _guarded(pending: PendingCall, reply: Reply[R], proceed: Callable[[R], None]) -> None:
+    """Continue a call with an earlier reply's value; whatever goes wrong becomes the call's answer."""
+    error = reply.error()
+    if error is not None:
+        pending.fail(error)
+        return
+    try:
+        proceed(reply.result(0))
+    except KnowledgeError as refusal:
+        pending.fail(refusal)
+
+
+def _shown(health: ActorHealth) -> JsonObject:
+    """One actor as health reports show it: ids, states and numbers, never a payload."""
+    shown: JsonObject = {
+        "name": health.name,
+        "state": health.state,
+        "incarnation": health.incarnation,
+        "queued": health.queued,
+        "unanswered": health.unanswered,
+        "handled": health.handled,
+        "crashes": health.crashes,
+        "busySeconds": round(health.busy_seconds, 3),
+    }
+    if health.last_error:
+        shown["lastError"] = health.last_error
+    if health.quarantine is not None:
+        shown["quarantine"] = {"reason": health.quarantine.reason, "since": health.quarantine.since.isoformat()}
+    if health.progress:
+        shown["progress"] = dict(health.progress)
+    if health.detail:
+        shown["detail"] = dict(health.detail)
+    return shown

@@ -1,0 +1,224 @@
+"""The lane's helpers: each does one kind of slow work and asks nobody; upwards they only tell.
+
+Source: DESIGN.md (The tree).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Mapping
+from typing import Final
+
+from actors.store.lane import StoreSettings
+from actors.store.messages import (
+    CatchUp,
+    Checkpoint,
+    Checkpointed,
+    FilesChanged,
+    FilesSynced,
+    IndexChanged,
+    SyncFiles,
+    VerifyEvidence,
+    WatchDescriptor,
+)
+from actors.store.needs import CitationKey
+from actors.supervision import ActorContext, Envelope, GuardedActor
+from messages.errors import Cancelled, DeadlineExceeded, InternalError, KnowledgeError, StoreUnavailable
+from messages.vocabulary import Partition
+from storage import files
+from storage.evidence import Verdict, VerdictCache, verify
+from storage.index_feed import IndexFeed
+from storage.publication import sync_files
+from storage.search import SearchIndex
+
+POLL_SECONDS: Final = 0.25
+
+
+class Indexer(GuardedActor):
+    """Brings keyword indexes up to the catalogue, through connections and files of its own."""
+
+    def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._feed: IndexFeed | None = None
+        self._indexes: dict[Partition, SearchIndex] = {}
+
+    def on_ask(self, message: object, envelope: Envelope) -> object:
+        match message:
+            case CatchUp(partition, change):
+                return self._catch_up(partition, change, envelope)
+            case _:
+                raise InternalError(f"The indexer takes no {type(message).__name__}.")
+
+    def on_tell(self, message: object) -> None:
+        match message:
+            case IndexChanged(partition):
+                self._catch_up(partition, None, None)
+                if self._index(partition).merge_step():
+                    self.context.tell_self(message)
+            case _:
+                raise InternalError(f"The indexer takes no {type(message).__name__}.")
+
+    def on_ended(self) -> None:
+        for index in self._indexes.values():
+            index.close()
+        if self._feed is not None:
+            self._feed.close()
+
+    def _catch_up(self, partition: Partition, change: int | None, envelope: Envelope | None) -> int:
+        """Apply slices until the index has reached ``change`` (``None``: everything there is)."""
+        feed = self._open_feed()
+        index = self._index(partition)
+        position = index.position()
+        while change is None or position < change:
+            if envelope is not None:
+                self._check(envelope)
+            slice_ = feed.after(partition, position)
+            if slice_.position > position:
+                index.apply(slice_.changes, slice_.position)
+                position = slice_.position
+            if position >= slice_.end:
+                break
+        return position
+
+    def _check(self, envelope: Envelope) -> None:
+        if envelope.cancellation.requested:
+            raise Cancelled("The caller cancelled the search.")
+        if envelope.deadline.passed(self.context.clock.monotonic):
+            raise DeadlineExceeded("The keyword index did not catch up in time.")
+
+    def _open_feed(self) -> IndexFeed:
+        if self._feed is None:
+            self._feed = IndexFeed(self._settings.layout.state_database)
+        return self._feed
+
+    def _index(self, partition: Partition) -> SearchIndex:
+        opened = self._indexes.get(partition)
+        if opened is None:
+            opened = SearchIndex.open(
+                self._settings.layout.search_index(partition),
+                vault_id=self._settings.vault_id,
+                partition=partition.key,
+                catalogue=self._open_feed().identity,
+            )
+            self._indexes[partition] = opened
+        return opened
+
+
+class EvidenceVerifier(GuardedActor):
+    """Hashes retained files in a stream; keeps a verdict while the file's stamp is unchanged."""
+
+    def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._caches: dict[Partition, VerdictCache] = {}
+
+    def on_ask(self, message: object, envelope: Envelope) -> object:
+        match message:
+            case VerifyEvidence():
+                return self._verify(message, envelope)
+            case _:
+                raise InternalError(f"The verifier takes no {type(message).__name__}.")
+
+    def _verify(self, message: VerifyEvidence, envelope: Envelope) -> Mapping[CitationKey, Verdict]:
+        def check() -> None:
+            if envelope.cancellation.requested:
+                raise Cancelled("The caller cancelled the request.")
+            if envelope.deadline.passed(self.context.clock.monotonic):
+                raise DeadlineExceeded("The evidence was not verified in time.")
+
+        cache = self._caches.setdefault(message.partition, VerdictCache())
+        try:
+            vault = files.open_root(self._settings.layout.vault, at="evidence.folder")
+            try:
+                root = files.open_folder(vault, message.partition.key, at="evidence.folder")
+            finally:
+                files.close(vault)
+        except OSError as error:
+            raise StoreUnavailable("The partition's folder cannot be opened.", reason="missing") from error
+        try:
+            return {CitationKey.of(citation): verify(citation, root, cache, check) for citation in message.citations}
+        finally:
+            files.close(root)
+
+
+class FileSync(GuardedActor):
+    """Makes what a cut names durable, then tells the lane; the lane alone prunes."""
+
+    def __init__(self, context: ActorContext) -> None:
+        super().__init__(context)
+        self._lane = context.tell_handle("../lane")
+
+    def on_tell(self, message: object) -> None:
+        match message:
+            case SyncFiles(cut):
+                try:
+                    synced = sync_files(cut)
+                except KnowledgeError:
+                    self._lane.tell(FilesSynced(None))
+                    raise
+                self._lane.tell(FilesSynced(synced))
+            case _:
+                raise InternalError(f"The file sync takes no {type(message).__name__}.")
+
+
+class GitQueue(GuardedActor):
+    """Writes commits from history's texts; the queue itself lies in the store's database."""
+
+    def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._lane = context.tell_handle("../lane")
+        self._repository: GitRepository | None = None
+
+    def on_tell(self, message: object) -> None:
+        match message:
+            case Checkpoint(jobs, texts):
+                if self._repository is None:
+                    self._repository = GitRepository(self._settings.layout.vault)
+                result = self._repository.checkpoint(jobs, texts)
+                self._lane.tell(Checkpointed(result.done, result.failed, result.state))
+            case _:
+                raise InternalError(f"The Git queue takes no {type(message).__name__}.")
+
+
+class Watcher(GuardedActor):
+    """Waits until the watch has something to read and tells the lane; reads nothing itself."""
+
+    def __init__(self, context: ActorContext) -> None:
+        super().__init__(context)
+        self._lane = context.tell_handle("../lane")
+        self._descriptor = -1
+        self._poll = select.poll()
+
+    def on_tell(self, message: object) -> None:
+        match message:
+            case WatchDescriptor(descriptor):
+                self.on_ended()
+                self._descriptor = descriptor
+                self._poll.register(descriptor, select.POLLIN)
+                self.context.tell_self(_Look())
+            case _Look():
+                self._look()
+            case _:
+                raise InternalError(f"The watcher takes no {type(message).__name__}.")
+
+    def on_ended(self) -> None:
+        if self._descriptor >= 0:
+            self._poll.unregister(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _look(self) -> None:
+        if self._descriptor < 0:
+            return
+        if self._poll.poll(POLL_SECONDS * 1000):
+            self._lane.tell(FilesChanged(), coalesce="files changed")
+            self.context.start_timer(POLL_SECONDS, _Look())
+        else:
+            self.context.tell_self(_Look())
+
+
+class _Look:
+    """To the watcher itself: look again."""

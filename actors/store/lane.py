@@ -1,0 +1,392 @@
+"""The lane of one store: the only thread that commits, one request after another.
+
+Owns the store's session (SQLite, vault, every commit). Slow, side-effect free work is asked of the helpers while the
+request is parked; then the operation runs again from its beginning on a fresh snapshot.
+
+Source: DESIGN.md (One request, The tree, rules 2-7), WRITE-PATH.md (Background step).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from actors.authority.gate import PermitGate
+from actors.store.checkpoints import Checkpoints
+from actors.store.messages import (
+    CatchUp,
+    Checkpointed,
+    FilesChanged,
+    FilesSynced,
+    IndexChanged,
+    Prepare,
+    Prepared,
+    RunTool,
+    SyncFiles,
+    Tick,
+    VerifyEvidence,
+    WatchDescriptor,
+)
+from actors.store.needs import Need, NeedEvidence, NeedIndex
+from actors.store.operations import table
+from actors.store.operations.context import OperationContext
+from actors.store.operations.context import Prepared as PreparedFacts
+from actors.supervision import PARKED, ActorContext, Corruption, Envelope, GuardedActor, TellHandle
+from messages.envelope import Deadline
+from messages.errors import Cancelled, DeadlineExceeded, InternalError, KnowledgeError, Quarantined, StaleFence
+from messages.vocabulary import PRIVATE, Partition
+from storage.layout import StoreLayout
+from storage.search import SearchIndex
+from storage.session import PartitionSession, StoreSession
+from storage.state.catalogue import catalogue_identity
+from storage.state.connection import StorageCorrupt
+from storage.state.summary import unsettled_counts
+from storage.vault import ScanLimits
+
+HELPER_MARGIN_SECONDS: Final = 0.15
+"""A helper's answer must leave time for the operation that waits for it."""
+FENCE_ATTEMPTS: Final = 4
+"""How often a publication is tried again when files change between validation and commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """What a store needs to run; the same for every incarnation of its lane. Times in seconds."""
+
+    vault_id: str
+    layout: StoreLayout
+    gate: PermitGate
+    now_ms: Callable[[], int]
+    limits: ScanLimits = field(default_factory=ScanLimits)
+    git: bool = True
+    tick: float = 2.0
+    sync_at_entries: int = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenNextSlice:
+    """To the lane itself: continue opening."""
+
+
+class Lane(GuardedActor):
+    """One serialized lane. ``helpers/...`` are its siblings below the store's supervisor."""
+
+    def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
+        super().__init__(context)
+        self._settings = settings
+        self._session: StoreSession | None = None
+        self._opening: Iterator[tuple[int, int]] | None = None
+        self._indexes: dict[Partition, SearchIndex] = {}
+        self._indexed: dict[Partition, int] = {}
+        self._syncing = False
+        self._checkpoints = Checkpoints(enabled=settings.git)
+        self._indexer = context.ask_handle("helpers/indexer")
+        self._verifier = context.ask_handle("helpers/evidence verifier")
+        self._file_sync: TellHandle = context.tell_handle("helpers/file sync")
+        self._git_queue: TellHandle = context.tell_handle("helpers/git queue")
+        self._watcher: TellHandle = context.tell_handle("helpers/watcher")
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    def on_ready(self) -> None:
+        """Open database and vault and finish what a crash left; the scan follows in slices."""
+        try:
+            self._session = StoreSession.open(
+                self._settings.layout, limits=self._settings.limits, git=self._settings.git
+            )
+            private = self._session.partition(PRIVATE)
+        except StorageCorrupt as error:
+            raise Corruption(_corrupt(self._settings.vault_id)) from error
+        self._settings.gate.recovered(self._settings.vault_id)
+        self._opening = private.open_in_slices()
+        self.context.hold({"stage": "scan"})
+        self.context.tell_self(_OpenNextSlice())
+        self.context.start_timer(self._settings.tick, Tick())
+
+    def on_drained(self) -> None:
+        """A clean stop: everything synced, marked clean."""
+        if self._session is not None:
+            session, self._session = self._session, None
+            self._close_indexes()
+            session.close(clean=True)
+
+    def on_ended(self) -> None:
+        """After a crash: release descriptors, leave recovery to the next incarnation."""
+        self._close_indexes()
+        if self._session is not None:
+            session, self._session = self._session, None
+            session.abandon()
+
+    # --- messages --------------------------------------------------------------------------------------
+
+    def on_ask(self, message: object, envelope: Envelope) -> object:
+        match message:
+            case RunTool():
+                with _corruption(self._settings.vault_id):
+                    return self._run(Prepare(message, envelope))
+            case _:
+                raise InternalError(f"The lane takes no {type(message).__name__}.")
+
+    def on_tell(self, message: object) -> None:
+        with _corruption(self._settings.vault_id):
+            match message:
+                case Prepared():
+                    self._resume(message)
+                case FilesSynced():
+                    self._files_synced(message)
+                case Checkpointed():
+                    self._checkpoints.finished(self._open(), message)
+                case FilesChanged():
+                    self._open().partition(PRIVATE).refresh()
+                case Tick():
+                    self._tick()
+                case _OpenNextSlice():
+                    self._open_next_slice()
+                case _:
+                    raise InternalError(f"The lane takes no {type(message).__name__}.")
+
+    # --- one request -----------------------------------------------------------------------------------
+
+    def _run(self, parked: Prepare, facts: PreparedFacts | None = None) -> object:
+        """The answer, or ``PARKED`` while a helper works."""
+        message, envelope = parked.message, parked.envelope
+        check = self._check_of(message, envelope)
+        for attempt in range(FENCE_ATTEMPTS):
+            check()
+            partition = self._open().partition(message.permit.partition)
+            partition.refresh(check)
+            context = self._operation_context(message, partition, check, facts or PreparedFacts())
+            try:
+                outcome = table.run(context, message.request)
+            except StaleFence as error:
+                # A person saved one of the files meanwhile: fold that in and judge the request anew.
+                if "path" not in error.fields or attempt == FENCE_ATTEMPTS - 1:
+                    raise
+                continue
+            if isinstance(outcome, NeedIndex | NeedEvidence):
+                return self._prepare(parked, outcome, check)
+            return outcome
+        raise InternalError("A publication was tried without an outcome.")
+
+    def _prepare(self, parked: Prepare, need: Need, check: Callable[[], None]) -> object:
+        """Ask a helper; its answer comes back as :class:`Prepared`."""
+        envelope = parked.envelope
+        permit = parked.message.permit
+        deadline = Deadline(envelope.deadline.at - HELPER_MARGIN_SECONDS)
+        correlation_id, fairness_key = envelope.correlation_id, envelope.fairness_key
+        match need:
+            case NeedIndex(change):
+                if self._index_reached(permit.partition, change):
+                    return self._run(parked, PreparedFacts(index_change=change, verdicts=parked.verdicts))
+                waiting = replace(parked, since_change=change)
+                index_reply = self._indexer.ask(
+                    CatchUp(permit.partition, change),
+                    deadline=deadline,
+                    correlation_id=correlation_id,
+                    fairness_key=fairness_key,
+                )
+                self.context.pipe(index_reply, lambda done: Prepared(waiting, done), envelope)
+            case NeedEvidence(citations):
+                evidence_reply = self._verifier.ask(
+                    VerifyEvidence(permit.partition, citations),
+                    deadline=deadline,
+                    correlation_id=correlation_id,
+                    fairness_key=fairness_key,
+                )
+                self.context.pipe(evidence_reply, lambda done: Prepared(parked, done), envelope)
+        return PARKED
+
+    def _resume(self, prepared: Prepared) -> None:
+        """Run a parked operation again with what its helper found; answers its envelope."""
+        parked = prepared.parked
+        envelope = parked.envelope
+        assert envelope.reply is not None
+        if envelope.reply.done():
+            return
+        facts = PreparedFacts(verdicts=parked.verdicts)
+        error = prepared.reply.error()
+        if parked.since_change:
+            problem = None if error is None else f"the keyword index is not ready: {error.message}"
+            facts = replace(facts, index_change=parked.since_change, index_problem=problem)
+        elif error is not None:
+            envelope.reply.fail(error)
+            return
+        else:
+            verdicts = prepared.reply.result(0)
+            assert not isinstance(verdicts, int)
+            parked = replace(parked, verdicts={**parked.verdicts, **verdicts})
+            facts = replace(facts, verdicts=parked.verdicts)
+        try:
+            outcome = self._run(parked, facts)
+        except KnowledgeError as refusal:
+            if isinstance(refusal, InternalError):
+                raise
+            envelope.reply.fail(refusal)
+            return
+        if outcome is not PARKED:
+            envelope.reply.succeed(outcome)
+
+    def _operation_context(
+        self, message: RunTool, partition: PartitionSession, check: Callable[[], None], facts: PreparedFacts
+    ) -> OperationContext:
+        gate, permit = self._settings.gate, message.permit
+
+        def fence() -> AbstractContextManager[object]:
+            return gate.fence(permit)
+
+        return OperationContext(
+            session=partition,
+            agent=permit.agent,
+            now_ms=self._settings.now_ms(),
+            fence=fence,
+            check=check,
+            open_index=lambda: self._index(permit.partition),
+            index_state=lambda: self._index_state(partition),
+            git_state=lambda: self._checkpoints.state(self._open()),
+            unsettled=lambda: unsettled_counts(self._open().publisher.db, permit.partition),
+            writes_enabled=permit.may_write,
+            scan_entries=self._settings.limits.entries,
+            prepared=facts,
+        )
+
+    def _check_of(self, message: RunTool, envelope: Envelope) -> Callable[[], None]:
+        """Raised between the steps of long work, before anything is accepted: cancelled, overdue or revoked."""
+        gate, clock = self._settings.gate, self.context.clock
+
+        def check() -> None:
+            if envelope.cancellation.requested:
+                raise Cancelled("The caller cancelled the request before it was accepted.")
+            if envelope.deadline.passed(clock.monotonic):
+                raise DeadlineExceeded("The deadline passed before anything was accepted.")
+            gate.check(message.permit, write=message.writes)
+
+        return check
+
+    # --- opening ---------------------------------------------------------------------------------------
+
+    def _open_next_slice(self) -> None:
+        opening = self._opening
+        if opening is None:
+            return
+        progress = next(opening, None)
+        if progress is not None:
+            done, total = progress
+            self.context.hold({"stage": "scan", "done": done, "total": total})
+            self.context.tell_self(_OpenNextSlice())
+            return
+        self._opening = None
+        self.context.resume()
+        private = self._open().partition(PRIVATE)
+        descriptor = private.events()
+        if descriptor is not None:
+            # The helper polls a descriptor of its own: ours may be closed and its number given away.
+            self._watcher.tell(WatchDescriptor(os.dup(descriptor)))
+        self._publish_health()
+
+    # --- background ------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self.context.start_timer(self._settings.tick, Tick())
+        session = self._open()
+        if session.publisher.pending() is not None:
+            session.publisher.finish_pending()
+        if not self._syncing:
+            cut = session.publisher.sync_cut()
+            if cut is not None:
+                self._syncing = self._file_sync.tell(SyncFiles(cut))
+        job = self._checkpoints.next(session)
+        if job is not None and not self._git_queue.tell(job):
+            self._checkpoints.lost()
+        for partition in session.opened():
+            change = partition.catalogue.change
+            if self._indexed.get(partition.partition) != change:
+                self._indexed[partition.partition] = change
+                self._indexer.tell(IndexChanged(partition.partition), coalesce=partition.partition)
+        self._publish_health()
+
+    def _files_synced(self, message: FilesSynced) -> None:
+        self._syncing = False
+        if message.synced is not None:
+            self._open().publisher.prune(message.synced)
+
+    def _publish_health(self) -> None:
+        session = self._open()
+        private = session.partition(PRIVATE)
+        git = self._checkpoints.state(session)
+        self.context.publish(
+            {
+                "vaultId": session.vault_id,
+                "live": private.live.live,
+                "generation": session.publisher.pair.generation,
+                "unpruned": session.publisher.unpruned,
+                "pending": session.publisher.pending() is not None,
+                "git": git.to_json(),
+                "recovery": session.publisher.report.kind,
+                "notices": list(session.publisher.report.messages),
+            }
+        )
+
+    # --- the index ---------------------------------------------------------------------------------------
+
+    def _index(self, partition: Partition) -> SearchIndex:
+        """A reading connection beside the indexer's. Raises ``IndexUnavailable``."""
+        opened = self._indexes.get(partition)
+        if opened is None:
+            session = self._open()
+            opened = SearchIndex.open(
+                session.layout.search_index(partition),
+                vault_id=session.vault_id,
+                partition=partition.key,
+                catalogue=catalogue_identity(session.publisher.db),
+                read_only=True,
+            )
+            self._indexes[partition] = opened
+        return opened
+
+    def _index_reached(self, partition: Partition, change: int) -> bool:
+        try:
+            return self._index(partition).position() >= change
+        except KnowledgeError:
+            return False
+
+    def _index_state(self, partition: PartitionSession) -> str:
+        try:
+            position = self._index(partition.partition).position()
+        except KnowledgeError:
+            return "rebuilding" if partition.catalogue.change else "current"
+        return "current" if position >= partition.catalogue.change else "behind"
+
+    def _close_indexes(self) -> None:
+        for index in self._indexes.values():
+            index.close()
+        self._indexes.clear()
+
+    def _open(self) -> StoreSession:
+        assert self._session is not None, "the lane's session is open from on_ready to its end"
+        return self._session
+
+
+def _corrupt(vault_id: str) -> Quarantined:
+    return Quarantined(
+        "The store's database is damaged and was taken out of service; run `knowledge doctor`.",
+        vaultId=vault_id,
+        reason="damaged",
+        retry="never",
+    )
+
+
+class _corruption:  # noqa: N801 - reads as a statement
+    """Turns damaged bytes into the quarantine of this store; other stores are not touched."""
+
+    def __init__(self, vault_id: str) -> None:
+        self._vault_id = vault_id
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> Literal[False]:
+        if isinstance(error, StorageCorrupt):
+            raise Corruption(_corrupt(self._vault_id)) from error
+        return False

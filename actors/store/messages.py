@@ -1,0 +1,115 @@
+"""What crosses the mailboxes of one store: the lane's requests and its helpers' work. All frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from actors.authority.permit import Permit
+from actors.store.needs import CitationKey
+from actors.supervision import Envelope, Reply, Request
+from messages.json_types import JsonObject
+from messages.tools import GitState, ToolRequest
+from messages.vocabulary import Partition
+from storage.evidence import Verdict
+from storage.publication import Cut, Synced
+from storage.records import EvidenceCitation
+from storage.state.git_queue import GitJob
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool(Request[JsonObject]):
+    """To the lane: run one tool under a permit."""
+
+    request: ToolRequest
+    permit: Permit
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """What the lane keeps of a parked request until its need is met."""
+
+    message: RunTool
+    envelope: Envelope
+    since_change: int = 0
+    verdicts: Mapping[CitationKey, Verdict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """To the lane itself: a helper has answered for a parked request."""
+
+    parked: Prepare
+    reply: Reply[int] | Reply[Mapping[CitationKey, Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp(Request[int]):
+    """To the indexer: bring a partition's index to this catalogue change; answers the change reached."""
+
+    partition: Partition
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChanged:
+    """To the indexer: a partition's catalogue changed; catch up and merge when idle."""
+
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyEvidence(Request[Mapping[CitationKey, Verdict]]):
+    """To the verifier: check these citations against their retained files."""
+
+    partition: Partition
+    citations: tuple[EvidenceCitation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFiles:
+    """To the file-sync helper: make what the cut names durable, then tell the lane."""
+
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSynced:
+    """To the lane: the cut's files and folders are durable, or why not (``synced`` is ``None``)."""
+
+    synced: Synced | None
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """To the Git queue: put these settled publications into commits. Texts by hash."""
+
+    jobs: tuple[GitJob, ...]
+    texts: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """To the lane: which publications are durable in Git, which are not, and the state of the repository."""
+
+    done: tuple[int, ...]
+    failed: tuple[int, ...]
+    state: GitState
+
+
+@dataclass(frozen=True, slots=True)
+class FilesChanged:
+    """To the lane: the watch has something to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """To the lane from its own timer: sync, checkpoint, retry what is pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchDescriptor:
+    """To the watcher: a descriptor that is its own to poll and to close."""
+
+    descriptor: int

@@ -1,0 +1,43 @@
+"""What an operation may still lack: work that a helper does off the lane while the request is parked.
+
+An operation is run again from its beginning when the need is met, on a fresh snapshot, so nothing it read
+before is trusted afterwards (DESIGN.md, One request: prepare and commit).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from storage.records import EvidenceCitation
+
+
+class CitationKey(NamedTuple):
+    """What makes two citations the same claim on a retained file."""
+
+    path: str
+    sha256: str
+    start_line: int | None
+    end_line: int | None
+    quote: str | None
+
+    @classmethod
+    def of(cls, citation: EvidenceCitation) -> CitationKey:
+        return cls(citation.path, citation.sha256, citation.start_line, citation.end_line, citation.quote)
+
+
+@dataclass(frozen=True, slots=True)
+class NeedIndex:
+    """The keyword index must have reached this catalogue change."""
+
+    change: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeedEvidence:
+    """These citations must be verified against their retained files."""
+
+    citations: tuple[EvidenceCitation, ...]
+
+
+Need: TypeAlias = NeedIndex | NeedEvidence

@@ -1,0 +1,201 @@
+"""What an operation works with: one partition's fresh snapshot, the right to publish, and what helpers prepared.
+
+An operation is a plain function ``(context, request) -> JsonObject | Need``. It runs in the lane, touches no
+mailbox and can be tested without a thread. When it returns a need, the lane parks the request, has a helper meet
+it and runs the operation again from its beginning on a fresh snapshot (DESIGN.md, One request).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from actors.store.needs import CitationKey, Need
+from messages.errors import InvalidArgument, OntologyChanged, RequestIdReused, VaultMismatch
+from messages.json_types import JsonObject
+from messages.tools import GitState, PageRef, WriteRequest, agent_receipt, payload_hash
+from messages.tools import Receipt as ToolReceipt
+from messages.vocabulary import Partition
+from storage.evidence import Verdict
+from storage.publication import FileChange, Intent, Receipt
+from storage.records import format_instant
+from storage.search import SearchIndex
+from storage.session import PartitionSession
+from storage.state.catalogue_reader import CatalogueReader, Entry
+
+Outcome: TypeAlias = "JsonObject | Need"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What helpers have done for this request so far."""
+
+    index_change: int | None = None
+    """The catalogue change that the keyword index was asked to reach, and did."""
+    index_problem: str | None = None
+    """Why the index cannot answer."""
+    verdicts: Mapping[CitationKey, Verdict] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationContext:
+    """One run of one operation. ``now_ms`` is the wall clock of this run, UTC milliseconds."""
+
+    session: PartitionSession
+    agent: str
+    now_ms: int
+    fence: Callable[[], AbstractContextManager[object]]
+    check: Callable[[], None]
+    open_index: Callable[[], SearchIndex]
+    index_state: Callable[[], str]
+    git_state: Callable[[], GitState]
+    unsettled: Callable[[], tuple[int, int]]
+    """Publications of this partition that are not finished, and those that ended in a conflict."""
+    writes_enabled: bool
+    scan_entries: int
+    prepared: Prepared = field(default_factory=Prepared)
+    new_id: Callable[[], str] = lambda: str(uuid.uuid4())
+
+    @property
+    def catalogue(self) -> CatalogueReader:
+        return self.session.catalogue
+
+    @property
+    def partition(self) -> Partition:
+        return self.session.partition
+
+    @property
+    def fingerprint(self) -> str:
+        return self.session.ontology.fingerprint
+
+    def page_refs(self, ids: tuple[str, ...]) -> tuple[PageRef, ...]:
+        """The pages among ``ids`` that exist, with their titles; merge redirects followed, each once."""
+        found: dict[str, PageRef] = {}
+        for record_id in ids:
+            entry = self.catalogue.one(record_id)
+            page = None if entry is None else self.catalogue.follow_merges(entry)
+            if page is not None and page.kind == "page":
+                found.setdefault(page.id, PageRef(page.id, page.title))
+        return tuple(found.values())
+
+
+def earlier_receipt(context: OperationContext, request: WriteRequest, operation: str) -> JsonObject | None:
+    """The answer to the same request accepted earlier, byte for byte. Another payload raises ``RequestIdReused``."""
+    try:
+        receipt = context.session.published(request.request_id, payload_hash(request), operation)
+    except RequestIdReused as error:
+        raise RequestIdReused(
+            "This requestId was used for another write; send a new UUID for a new write.",
+            field="requestId",
+            requestId=request.request_id,
+        ) from error
+    return None if receipt is None else shown_receipt(context, receipt)
+
+
+def shown_receipt(context: OperationContext, receipt: Receipt) -> JsonObject:
+    """What the agent sees of a receipt; the checkpoint's state stands beside it only when it needs attention."""
+    if receipt.state == "pending":
+        return {
+            "state": "pending",
+            "requestId": receipt.request_id,
+            "message": "The save was accepted and is not finished yet. Repeat the identical call, or call "
+            "knowledge_resume with this requestId.",
+        }
+    git = context.git_state()
+    shown = agent_receipt(receipt.body, git if _needs_attention(git) else None)
+    if receipt.state == "conflict" and "message" not in shown:
+        shown["message"] = (
+            "The file was saved by someone else at the same moment. Nothing of this change was applied. Read the "
+            f"record again and send a new request; the text is kept under request {receipt.request_id}."
+        )
+    return shown
+
+
+def _needs_attention(git: GitState) -> bool:
+    return git.state == "unavailable" or (git.state == "pending" and git.message is not None)
+
+
+def check_fences(context: OperationContext, request: WriteRequest) -> None:
+    """Refuse a write that was prepared against another vault or another ontology."""
+    vault_id = context.session.store.vault_id
+    if request.expected_vault_id is not None and request.expected_vault_id != vault_id:
+        raise VaultMismatch(
+            "This call reached another vault than the one it expected; read knowledge_status again.",
+            field="expectedVaultId",
+            vaultId=vault_id,
+        )
+    expected = request.expected_ontology_fingerprint
+    if expected is not None and expected != context.fingerprint:
+        raise OntologyChanged(
+            "The ontology has changed since it was read; read knowledge_ontology again and check the fields.",
+            field="expectedOntologyFingerprint",
+            ontologyFingerprint=context.fingerprint,
+        )
+
+
+def publish(
+    context: OperationContext,
+    request: WriteRequest,
+    operation: str,
+    changes: tuple[FileChange, ...],
+    receipt: JsonObject | Callable[[int], JsonObject],
+) -> JsonObject:
+    """Publish ``changes`` as one publication and give the agent's view of its receipt."""
+    intent = Intent(
+        partition=context.partition,
+        request_id=request.request_id,
+        payload_hash=payload_hash(request),
+        operation=operation,
+        actor=context.agent,
+        changes=changes,
+        receipt=receipt,
+    )
+    done = context.session.publish(intent, fence=context.fence(), check=context.check)
+    return shown_receipt(context, done)
+
+
+def fixed_receipt(
+    context: OperationContext,
+    operation: str,
+    *,
+    at_ms: int,
+    id: str | None = None,
+    revision: int | None = None,
+    hash: str | None = None,
+    path: str | None = None,
+    items: Sequence[JsonObject] = (),
+) -> JsonObject:
+    """The part of a receipt that is known before acceptance; state and request id are the publication's to add."""
+    complete = ToolReceipt(
+        request_id="",
+        operation=operation,
+        at=format_instant(at_ms),
+        ontology_fingerprint=context.fingerprint,
+        id=id,
+        revision=revision,
+        hash=hash,
+        path=path,
+        items=items,
+    ).to_json()
+    return {key: value for key, value in complete.items() if key not in ("state", "requestId")}
+
+
+def next_instant(context: OperationContext) -> int:
+    """``recorded_at`` of a new record: the clock, but after every earlier record of the partition."""
+    return max(context.now_ms, context.catalogue.latest_recorded_at() + 1)
+
+
+def one_page(context: OperationContext, record_id: str, *, field: str) -> Entry:
+    """The active page of an id that an argument names, merge redirects followed. Raises ``InvalidArgument``."""
+    entry = context.catalogue.one(record_id)
+    page = None if entry is None else context.catalogue.follow_merges(entry)
+    if page is None or page.kind != "page" or page.lifecycle != "active":
+        raise InvalidArgument(
+            f"{field} names no active page of this partition; look the page up first.",
+            field=field,
+            reason="unknown_page",
+        )
+    return page

@@ -1,0 +1,63 @@
+"""Evidence that a write cites: retained in this partition, and verified off the lane before it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from actors.store.needs import CitationKey
+from actors.store.operations.context import OperationContext
+from messages.errors import EvidenceInvalid
+from messages.tools import EvidenceArgument
+from storage.records import EvidenceCitation
+
+
+def attached(context: OperationContext, arguments: Sequence[EvidenceArgument]) -> tuple[EvidenceCitation, ...]:
+    """The citations that the arguments stand for, completed from the source's own descriptor.
+
+    Raises ``EvidenceInvalid`` for a file that nothing in this partition retains under that hash.
+    """
+    return tuple(_citation(context, argument, index) for index, argument in enumerate(arguments))
+
+
+def unverified(context: OperationContext, citations: Sequence[EvidenceCitation]) -> tuple[EvidenceCitation, ...]:
+    """Those whose verification has still to be asked for; raises ``EvidenceInvalid`` for one that failed it."""
+    missing: list[EvidenceCitation] = []
+    for index, citation in enumerate(citations):
+        verdict = context.prepared.verdicts.get(CitationKey.of(citation))
+        if verdict is None:
+            missing.append(citation)
+        elif verdict.problem is not None:
+            raise EvidenceInvalid(
+                f"attachments[{index}]: {verdict.message}", field=f"attachments[{index}]", reason=verdict.problem
+            )
+    return tuple(missing)
+
+
+def _citation(context: OperationContext, argument: EvidenceArgument, index: int) -> EvidenceCitation:
+    descriptor = _descriptor(context, argument)
+    if descriptor is None:
+        raise EvidenceInvalid(
+            f"attachments[{index}] names no source that is retained here under this hash.",
+            field=f"attachments[{index}]",
+            reason="not_retained",
+        )
+    return EvidenceCitation(
+        path=argument.path,
+        sha256=argument.sha256,
+        attribution=argument.attribution or descriptor.attribution,
+        filename=descriptor.filename or argument.filename,
+        media_type=descriptor.media_type or argument.media_type,
+        size=descriptor.size if descriptor.size is not None else argument.size,
+        start_line=argument.start_line,
+        end_line=argument.end_line if argument.end_line is not None else argument.start_line,
+        quote=argument.quote,
+    )
+
+
+def _descriptor(context: OperationContext, argument: EvidenceArgument) -> EvidenceCitation | None:
+    """How the source is described by a record that cites it already; its descriptor never changes."""
+    for entry in context.catalogue.citing(argument.path, argument.sha256):
+        for citation in context.session.load(entry).evidence:
+            if (citation.path, citation.sha256) == (argument.path, argument.sha256):
+                return citation
+    return None

@@ -1,0 +1,38 @@
+"""``knowledge_lookup``: exact identity by id, full title or alias (tools.md, Search and lookup)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from actors.store.operations.context import OperationContext
+from actors.store.operations.filters import passes
+from actors.store.operations.rows import list_row
+from messages.json_types import JsonObject
+from messages.tools import LookupRequest, lookup_response
+from storage.state.catalogue_reader import Entry
+
+
+def lookup(context: OperationContext, request: LookupRequest) -> JsonObject:
+    """Every record that has exactly this id, title or alias and passes the filters.
+
+    A merged page stands for the page it was merged into. Ids are case-sensitive and borne by one record; names are
+    compared by lookup's normalisation.
+    """
+    found = [entry for entry in resolve_name(context, request.query) if passes(context, entry, request)]
+    window = found[request.offset : request.offset + request.limit]
+    rows = [list_row(context, entry, context.session.load(entry), titled=True) for entry in window]
+    return lookup_response(rows, total=len(found), offset=request.offset)
+
+
+def resolve_name(context: OperationContext, query: str) -> list[Entry]:
+    """The records that ``query`` identifies, an id before names, merge redirects followed, each once."""
+    catalogue = context.catalogue
+    bearers = catalogue.by_id(query.strip())
+    # An id that several files bear identifies none of them.
+    named: Iterable[Entry] = bearers if len(bearers) == 1 else () if bearers else catalogue.by_name(query)
+    found: dict[int, Entry] = {}
+    for entry in named:
+        target = catalogue.follow_merges(entry)
+        if target is not None:
+            found.setdefault(target.row, target)
+    return list(found.values())

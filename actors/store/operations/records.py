@@ -1,0 +1,34 @@
+"""``knowledge_records``: the exhaustive inventory, page by page (tools.md, Listing and connections)."""
+
+from __future__ import annotations
+
+from actors.store.operations.context import OperationContext
+from actors.store.operations.filters import types_of
+from actors.store.operations.rows import list_row
+from messages.errors import SnapshotChanged
+from messages.json_types import JsonObject
+from messages.tools import RecordsRequest, records_response
+from storage.records import bound_ms
+from storage.state.inventory import InventoryFilters, inventory
+
+
+def records(context: OperationContext, request: RecordsRequest) -> JsonObject:
+    """One page of every record that passes, in the order of recording; within 24 KiB."""
+    snapshot = f"{context.partition.kind}-{context.catalogue.change}"
+    if request.snapshot is not None and request.snapshot != snapshot:
+        raise SnapshotChanged("Records changed since the first page; start again from offset 0.", snapshot=snapshot)
+    filters = InventoryFilters(
+        kind=request.kind,
+        types=types_of(context, request.type),
+        match=request.match,
+        origin=request.origin,
+        lifecycle=request.lifecycle,
+        time_field=request.time_field,
+        since=None if request.since is None else bound_ms(request.since),
+        until=None if request.until is None else bound_ms(request.until),
+        now_ms=context.now_ms,
+    )
+    db = context.session.store.publisher.db
+    found, total = inventory(db, context.partition, filters, request.limit, request.offset)
+    rows = [list_row(context, entry, context.session.load(entry)) for entry in found]
+    return records_response(rows, total=total, offset=request.offset, snapshot=snapshot)

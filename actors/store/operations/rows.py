@@ -1,0 +1,47 @@
+"""List rows from catalogue entries: what every list of a response is made of (tools.md, Agent response shapes)."""
+
+from __future__ import annotations
+
+from actors.store.operations.context import OperationContext
+from messages.tools import ClaimRow, PageRow, RelationshipRow, Row
+from storage.records import Record, format_instant
+from storage.state.catalogue_reader import Entry
+
+
+def list_row(context: OperationContext, entry: Entry, record: Record, *, titled: bool = False) -> Row:
+    """The list row of one record; ``titled`` lets a claim carry the title that its text does not repeat."""
+    match entry.kind:
+        case "page":
+            return PageRow(
+                id=entry.id,
+                revision=entry.revision,
+                hash=entry.hash,
+                title=entry.title,
+                type=entry.type,
+                lifecycle=entry.lifecycle,
+            )
+        case "claim":
+            return ClaimRow(
+                id=entry.id,
+                revision=entry.revision,
+                hash=entry.hash,
+                claim_kind=record.claim_kind or "",
+                day=record.occurred_at.day if record.occurred_at else format_instant(entry.recorded_at)[:10],
+                text=record.text,
+                pages=context.page_refs(record.entities),
+                source_page=record.source_page,
+                title=entry.title if titled else None,
+                lifecycle=entry.lifecycle,
+                assertion_origin=record.assertion_origin or "source",
+            )
+        case "relationship":
+            return RelationshipRow(
+                id=entry.id,
+                revision=entry.revision,
+                hash=entry.hash,
+                source=record.from_id or "",
+                target=record.to_id or "",
+                label=record.label or "",
+                lifecycle=entry.lifecycle,
+                assertion_origin=record.assertion_origin or "source",
+            )

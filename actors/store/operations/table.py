@@ -1,0 +1,60 @@
+"""The table of operations: one plain function for each tool."""
+
+from __future__ import annotations
+
+from actors.store.operations.context import OperationContext, Outcome
+from actors.store.operations.grep import grep
+from actors.store.operations.history import history, mutation, resume, revision
+from actors.store.operations.lookup import lookup
+from actors.store.operations.ontology import ontology
+from actors.store.operations.record import record
+from actors.store.operations.records import records
+from actors.store.operations.remember import remember
+from actors.store.operations.save_page import save_page
+from actors.store.operations.status import status
+from messages.tools import (
+    GrepRequest,
+    HistoryRequest,
+    LookupRequest,
+    MutationRequest,
+    OntologyRequest,
+    RecordRequest,
+    RecordsRequest,
+    RememberRequest,
+    ResumeRequest,
+    RevisionRequest,
+    SavePageRequest,
+    StatusRequest,
+    ToolRequest,
+)
+
+
+def run(context: OperationContext, request: ToolRequest) -> Outcome:
+    """Run the operation of ``request``; the lane's thread, on a fresh snapshot."""
+    match request:
+        case StatusRequest():
+            return status(context, request)
+        case OntologyRequest():
+            return ontology(context, request)
+        case LookupRequest():
+            return lookup(context, request)
+        case GrepRequest():
+            return grep(context, request)
+        case RecordRequest():
+            return record(context, request)
+        case RecordsRequest():
+            return records(context, request)
+        case RememberRequest():
+            return remember(context, request)
+        case SavePageRequest():
+            return save_page(context, request)
+        case HistoryRequest():
+            return history(context, request)
+        case RevisionRequest():
+            return revision(context, request)
+        case MutationRequest():
+            return mutation(context, request)
+        case ResumeRequest():
+            return resume(context, request)
+        case _:
+            raise NotImplementedError(f"no operation for {type(request).__name__}")

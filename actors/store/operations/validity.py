@@ -1,0 +1,72 @@
+"""What is wrong with a record beside the other records: references are judged when a record is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from actors.store.operations.context import OperationContext
+from messages.errors import InvalidArgument
+from messages.json_types import JsonObject, JsonValue
+from storage.ontology import validate_page, validate_relationship
+from storage.records import Finding, Record
+from storage.state.catalogue_reader import Entry
+
+ISSUES_SHOWN_MAX = 20
+
+
+def page_type_of_id(context: OperationContext, record_id: str) -> str | None:
+    """The type of the current page with this id, merge redirects followed (:data:`storage.ontology.Resolve`)."""
+    entry = context.catalogue.one(record_id)
+    page = None if entry is None else context.catalogue.follow_merges(entry)
+    if page is None or page.kind != "page" or page.lifecycle == "withdrawn":
+        return None
+    return page.type
+
+
+def issues_of(context: OperationContext, entry: Entry, record: Record) -> Sequence[JsonObject]:
+    """The findings of one record: those of its file, then those of its references; at most twenty."""
+    shown = list(context.catalogue.findings(entry.path))
+    known = {(issue["code"], issue["field"]) for issue in shown}
+    shown.extend(
+        {"code": finding.code, "field": finding.field, "message": finding.message}
+        for finding in judged_beside_others(context, entry, record)
+        if (finding.code, finding.field) not in known
+    )
+    return shown[:ISSUES_SHOWN_MAX]
+
+
+def judged_beside_others(context: OperationContext, entry: Entry, record: Record) -> list[Finding]:
+    """What the ontology says against the record, its references included."""
+    ontology = context.session.ontology
+
+    def resolve(record_id: str) -> str | None:
+        return page_type_of_id(context, record_id)
+
+    match record.kind:
+        case "page":
+            return validate_page(ontology, entry.type or None, record.fields, resolve)
+        case "relationship":
+            return validate_relationship(ontology, record.label, record.from_id, record.to_id, record.fields, resolve)
+        case "claim":
+            return [
+                Finding("reference_missing", f"entities[{index}]", "names no existing page", "note")
+                for index, page in enumerate(record.entities)
+                if resolve(page) is None
+            ]
+
+
+def require_valid_page(context: OperationContext, page_type: str, fields: Mapping[str, JsonValue]) -> str:
+    """The canonical type of a page that is about to be saved; raises ``InvalidArgument`` naming every problem."""
+    ontology = context.session.ontology
+    findings = validate_page(ontology, page_type, fields, lambda found: page_type_of_id(context, found))
+    if findings:
+        first = findings[0]
+        raise InvalidArgument(
+            first.message,
+            field=first.field,
+            reason=first.code,
+            problems=[{"field": found.field, "reason": found.code, "message": found.message} for found in findings],
+        )
+    known = ontology.page_type(page_type)
+    assert known is not None, "a type without findings exists"
+    return known.name

@@ -1,0 +1,175 @@
+"""The Python door: the runtime in process, under the same owner lock as every other door.
+
+::
+
+    with KnowledgeBridge(state_dir) as knowledge:
+        knowledge.call("knowledge_remember", {...}, OwnerPrivate("main"))
+
+Source: decisions.md sections 7 and 8, DESIGN.md (One request).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, Protocol
+
+from actors.authority import Policy
+from actors.runtime import PendingCall, Runtime, RuntimeSettings
+from host_bridge.config import Configuration, ConfigurationFile
+from host_bridge.owner.lock import OwnerLock, take_owner_lock
+from messages.audience import Audience
+from messages.envelope import Call, Deadline
+from messages.errors import InvalidArgument, Stopping
+from messages.json_types import JsonObject
+from messages.schemas import export_tools
+from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
+from storage.layout import Layout, resolve_state_dir
+
+ToolFormat = Literal["mcp", "openai", "openai-strict", "anthropic"]
+
+
+class PendingAnswer(Protocol):
+    """A submitted call. Any thread."""
+
+    def add_done_callback(self, callback: Callable[[PendingCall], None], /) -> None:
+        """Run the callback once the answer is there; it must not block."""
+
+    def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
+        """Hand the answer over under the read lease, or raise its typed error."""
+
+    def cancel(self) -> None:
+        """Ask for the call to end before it is accepted."""
+
+
+class KnowledgeBridge:
+    """All of Knowledge for one state directory. Any thread; close it, or use it as a context manager.
+
+    Raises at construction: ``OpenElsewhere`` (another process owns the directory), ``StoreUnavailable`` (the lock
+    cannot be held there), ``InvalidArgument`` (a broken configuration, by line).
+    """
+
+    def __init__(
+        self,
+        state_dir: Path | str | None = None,
+        *,
+        config: Configuration | None = None,
+        owner_lock: OwnerLock | None = None,
+    ) -> None:
+        """``config`` replaces the file and is not watched; ``owner_lock`` is one that the caller holds and keeps."""
+        explicit = None if state_dir is None else Path(state_dir)
+        self._layout = Layout(resolve_state_dir(explicit))
+        self._file = None if config is not None else ConfigurationFile(self._layout.configuration)
+        self._fixed = config
+        self._own_lock = take_owner_lock(self._layout.root) if owner_lock is None else None
+        try:
+            self._runtime = Runtime(self._layout, policy=self._policy, settings=_settings(self.configuration))
+        except BaseException:
+            self._release()
+            raise
+
+    @property
+    def state_dir(self) -> Path:
+        """The state directory, absolute."""
+        return self._layout.state_dir
+
+    @property
+    def configuration(self) -> Configuration:
+        """The configuration in force."""
+        if self._fixed is not None:
+            return self._fixed
+        assert self._file is not None
+        return self._file.current
+
+    def call(
+        self,
+        tool: str,
+        arguments: JsonObject,
+        audience: Audience,
+        *,
+        deadline_ms: int = DEADLINE_DEFAULT_MS,
+        flush_id: str | None = None,
+    ) -> JsonObject:
+        """The tool's agent response. Blocks until the answer or the deadline; raises ``KnowledgeError``."""
+        if not 1 <= deadline_ms <= DEADLINE_MAX_MS:
+            raise InvalidArgument(
+                f"deadlineMs must be 1 to {DEADLINE_MAX_MS}.",
+                field="deadlineMs",
+                reason="out_of_range",
+                allowed=f"1 to {DEADLINE_MAX_MS}",
+            )
+        pending = self._runtime.submit(
+            Call(tool, arguments, audience, Deadline.after(deadline_ms / 1000), flush_id=flush_id)
+        )
+        pending.wait()
+        answers: list[JsonObject] = []
+        pending.deliver(answers.append)
+        return answers[0]
+
+    def submit(self, call: Call) -> PendingAnswer:
+        """Accept a call of a door; never blocks, never raises."""
+        return self._runtime.submit(call)
+
+    def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]:
+        """The tools in a host's shape; all of them unless a profile is named."""
+        return export_tools(format, profile)
+
+    def end_run(self, run_id: str, *, deadline_ms: int = DEADLINE_DEFAULT_MS) -> None:
+        """Make a run's audiences stale; when this returns nothing is saved or answered under them any more."""
+        self._runtime.end_run(run_id, Deadline.after(deadline_ms / 1000)).result()
+
+    def health(self) -> JsonObject:
+        """The published state of everything; asks nobody, creates nothing."""
+        shown = self._runtime.health()
+        if self._file is not None and self._file.problem is not None:
+            shown["configuration"] = {"problem": str(self._file.problem)}
+        return shown
+
+    def busy(self) -> bool:
+        """Whether any request is unanswered."""
+        return self._runtime.busy()
+
+    def close(self, *, drain_seconds: float = 5.0) -> None:
+        """Refuse, drain, sync, stop and join; idempotent. Raises ``Stopping`` when an actor is stuck in a call."""
+        closed = self._runtime.close(drain_seconds)
+        self._release()
+        if closed.stuck:
+            raise Stopping(
+                f"{len(closed.stuck)} actor(s) did not return from a call: {', '.join(closed.stuck)}.", retry="unknown"
+            )
+
+    def __enter__(self) -> KnowledgeBridge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _release(self) -> None:
+        if self._own_lock is not None:
+            self._own_lock.release()
+
+    def _policy(self) -> Policy:
+        """What the configuration says of access now. Authority thread."""
+        if self._file is not None:
+            self._file.poll()
+        current = self.configuration
+        return Policy(
+            agents=current.agent_ids,
+            named_stores=MappingProxyType(
+                {agent: stores for agent in current.agent_ids if (stores := current.named_stores_of(agent))}
+            ),
+            writes_enabled=current.writes_enabled,
+        )
+
+
+def _settings(configuration: Configuration) -> RuntimeSettings:
+    limits, runtime = configuration.limits, configuration.runtime
+    return RuntimeSettings(
+        scan_entries=limits.scan_entries,
+        mailbox=limits.mailbox,
+        mailbox_bytes=limits.mailbox_bytes,
+        per_audience=limits.per_audience,
+        idle=runtime.idle.total_seconds(),
+        max_live_stores=runtime.max_live_stores,
+    )

@@ -1,0 +1,445 @@
+"""One open store and its partitions: the catalogue kept equal to the files, and the way to publish.
+
+A :class:`PartitionSession` answers from the catalogue only after :meth:`PartitionSession.refresh` has drained the
+watch and recorded what people changed, so that a query sees every edit made before it began. Everything runs on the
+thread that opened the store (the lane).
+
+Source: stores-and-access.md (Runtime, Limits), DESIGN.md (The tree), decisions.md sections 2 and 4.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from messages.errors import DeletionsRefused, PublicationPending, ScanIncomplete, StoreUnavailable
+from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, RECORD_MAX_BYTES, Partition
+from storage import files
+from storage.files import Stamp, UnsafeFile
+from storage.layout import ONTOLOGY_NAME, StoreLayout
+from storage.ontology import Activation, Ontology, activate, core_activation
+from storage.publication import ExternalChange, Intent, Publisher, Receipt, create_store, open_store
+from storage.records import Finding, ParsedRecord, Record, parse_record
+from storage.state import history
+from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row
+from storage.state.catalogue_reader import CatalogueReader, Entry, KnownFile
+from storage.state.connection import Database
+from storage.vault import ScanLimits, Watch, may_hide_a_change, open_watch
+
+FOLD_IN_FILES: Final = 500
+FOLD_IN_BYTES: Final = 16 * 1024 * 1024
+DELETION_GUARD_RECORDS: Final = 20
+FULL_WARNING_PERCENT: Final = 80
+
+FAULT_POINTS: Final = (
+    ("session.folder", "opening a folder whose file is read"),
+    ("session.read", "reading a file that changed"),
+    ("session.stamps", "noting the stamps of files that were read"),
+    ("session.judge", "judging rows again by another ontology"),
+)
+
+
+class StoreProjection(CatalogueWriter):
+    """The catalogue of a new or open store: creates its tables, then follows the files."""
+
+    def create(self, db: Database) -> None:
+        create_catalogue(db)
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How a partition learns of edits: ``watching`` by events, ``unavailable`` by scanning on every query."""
+
+    live: str
+    reason: str
+
+
+class StoreSession:
+    """One open store. Created and used on one thread."""
+
+    def __init__(self, layout: StoreLayout, limits: ScanLimits, *, git: bool) -> None:
+        """Open the store; see :meth:`open`."""
+        self.layout = layout
+        self._limits = limits
+        self._partitions: dict[Partition, PartitionSession] = {}
+        self.projection = StoreProjection(self.ontology_of)
+        self.publisher: Publisher = open_store(layout.root, projection=self.projection, git=git)
+
+    @classmethod
+    def create(cls, layout: StoreLayout, vault_id: str) -> None:
+        """Create the store's folder, database and manifest; continues a creation that a crash cut short."""
+        create_store(layout.root, vault_id=vault_id, projection=StoreProjection(lambda _: core_activation().ontology))
+
+    @classmethod
+    def open(cls, layout: StoreLayout, *, limits: ScanLimits, git: bool = True) -> StoreSession:
+        """Open the store and finish what a crash left (WRITE-PATH.md, Opening). Raises what ``open_store`` raises."""
+        return cls(layout, limits, git=git)
+
+    @property
+    def vault_id(self) -> str:
+        return self.publisher.vault_id
+
+    def ontology_of(self, partition: Partition) -> Ontology:
+        """The vocabulary of a partition, for the projection: recovery may ask before the partition is open."""
+        opened = self._partitions.get(partition)
+        if opened is not None:
+            return opened.ontology
+        vault = files.open_root(self.layout.vault, at="session.folder")
+        try:
+            return read_ontology(vault, partition).ontology
+        finally:
+            files.close(vault)
+
+    def partition(self, partition: Partition) -> PartitionSession:
+        """The session of a partition; its folder is made on first use."""
+        opened = self._partitions.get(partition)
+        if opened is None:
+            opened = PartitionSession(self, partition, self._limits)
+            self._partitions[partition] = opened
+        return opened
+
+    def opened(self) -> Iterable[PartitionSession]:
+        """The partitions in use."""
+        return tuple(self._partitions.values())
+
+    def abandon(self) -> None:
+        """Release every descriptor without finishing anything: the next opening recovers."""
+        self.close(clean=False)
+
+    def close(self, *, clean: bool = True) -> bool:
+        """Close the watches and the database; whether the store was left clean."""
+        for opened in self._partitions.values():
+            opened.close()
+        self._partitions.clear()
+        return self.publisher.close(clean)
+
+
+def read_ontology(root_fd: int, partition: Partition) -> Activation:
+    """What is in force in a partition. Conversations have ``core`` only; an unreadable extension is not activated."""
+    if partition != PRIVATE:
+        return core_activation()
+    try:
+        folder = files.open_folder(root_fd, partition.key, at="session.folder")
+    except OSError:
+        return core_activation()
+    try:
+        data, _ = files.read_file(folder, ONTOLOGY_NAME, limit=ONTOLOGY_MAX_BYTES + 1, at="session.read")
+    except FileNotFoundError:
+        return core_activation()
+    except UnsafeFile:
+        # One byte over the limit: the activation itself reports what is wrong with the file.
+        data = b" " * (ONTOLOGY_MAX_BYTES + 1)
+    finally:
+        files.close(folder)
+    return activate(data)
+
+
+class PartitionSession:
+    """One partition of an open store."""
+
+    def __init__(self, store: StoreSession, partition: Partition, limits: ScanLimits) -> None:
+        self.store = store
+        self.partition = partition
+        self._limits = limits
+        self._publisher = store.publisher
+        self._activation = read_ontology(self._publisher.root_fd, partition)
+        self._watch = self._open_watch()
+        self._scanned = False
+        self._entries = 0
+        self._accept_deletions = False
+        self.catalogue = CatalogueReader(self._publisher.db, partition)
+
+    # --- freshness -------------------------------------------------------------------------------------
+
+    def refresh(self, check: Callable[[], None] = lambda: None) -> None:
+        """Record every edit made before this call, so that the catalogue is the files.
+
+        ``check`` is called between files and may raise (deadline, revocation). Raises ``PublicationPending``,
+        ``DeletionsRefused``, ``ScanIncomplete``, ``StoreUnavailable`` and the fail-closed errors.
+        """
+        self._publisher.verify()
+        if self._publisher.pending() == self.partition and not self._publisher.finish_pending():
+            raise PublicationPending(
+                "An accepted publication of this partition is not finished yet; try again, or call knowledge_resume "
+                "with its request id."
+            )
+        looked_at = time.time_ns()
+        try:
+            seen = self._observe(check)
+            ontology_changed = ONTOLOGY_NAME in seen or not self._scanned
+            seen.pop(ONTOLOGY_NAME, None)
+            if ontology_changed:
+                self._reload_ontology()
+            for _ in self._fold_in(seen, looked_at, check):
+                pass
+        except BaseException:
+            # What was drained is not applied: nothing may be answered before a complete scan.
+            self._watch.invalidate()
+            raise
+        self._scanned = True
+
+    def open_in_slices(self) -> Iterator[tuple[int, int]]:
+        """The first refresh in slices, for a lane that has to answer others in between: ``(done, in all)``.
+
+        The ontology is read before the first file is judged by it. Raises as :meth:`refresh` does.
+        """
+        self._publisher.verify()
+        looked_at = time.time_ns()
+        try:
+            seen = self._observe(lambda: None)
+            seen.pop(ONTOLOGY_NAME, None)
+            self._reload_ontology()
+            yield 0, len(seen)
+            yield from self._fold_in(seen, looked_at, lambda: None)
+        except BaseException:
+            self._watch.invalidate()
+            raise
+        self._scanned = True
+
+    @property
+    def live(self) -> Freshness:
+        """How this partition learns of edits."""
+        return Freshness(self._watch.state, self._watch.reason or "")
+
+    @property
+    def entries(self) -> int:
+        """Files and folders of the partition, as of the last scan and the saves since: what the scan limit counts."""
+        return self._entries
+
+    def events(self) -> int | None:
+        """The descriptor that becomes readable when a file changed, or ``None``."""
+        return self._watch.fileno()
+
+    def warnings(self, scan_entries: int) -> Sequence[str]:
+        """What a person should know before it becomes a refusal."""
+        found = []
+        if self._entries * 100 >= scan_entries * FULL_WARNING_PERCENT:
+            found.append(
+                f"{self._entries} of at most {scan_entries} files and folders: raise limits.scanEntries before saves "
+                "are refused"
+            )
+        refused = len(self._watch.findings)
+        if refused:
+            found.append(f"{refused} files or folders cannot be read as notes; see the diagnostics")
+        return found
+
+    def accept_deletions(self) -> None:
+        """Let the next refresh record even the loss of most of the partition: a person said so."""
+        self._accept_deletions = True
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    @property
+    def ontology(self) -> Ontology:
+        """The effective ontology."""
+        return self._activation.ontology
+
+    @property
+    def activation(self) -> Activation:
+        """The effective ontology with its files and what is wrong with them."""
+        return self._activation
+
+    def load(self, entry: Entry) -> Record:
+        """The record of a catalogue entry, from the text whose hash the entry has."""
+        parsed = self.parsed(entry)
+        return parsed.record
+
+    def parsed(self, entry: Entry) -> ParsedRecord:
+        """The same with its findings."""
+        found = parse_record(self.source(entry), entry.path)
+        assert isinstance(found, ParsedRecord), "the catalogue holds only files that parse"
+        return found
+
+    def source(self, entry: Entry) -> bytes:
+        """The exact bytes of a catalogue entry's file."""
+        text = history.text(self._publisher.db, entry.hash)
+        assert text is not None, "every text of the catalogue is in history"
+        return text
+
+    def taken(self, path: str) -> bool:
+        """Whether something has that name, as the file system compares names."""
+        return self._publisher.taken(self.partition, path)
+
+    # --- writing ---------------------------------------------------------------------------------------
+
+    def publish(self, intent: Intent, *, fence: AbstractContextManager[object], check: Callable[[], None]) -> Receipt:
+        """Publish; see :meth:`storage.publication.Publisher.publish`."""
+        receipt = self._publisher.publish(intent, fence=fence, check=check)
+        self._entries += sum(change.before is None for change in intent.changes)
+        return receipt
+
+    def published(self, request_id: str, payload_hash: str, operation: str) -> Receipt | None:
+        """The receipt of a request that was accepted earlier. Raises ``RequestIdReused``."""
+        return self._publisher.lookup(self.partition, request_id, payload_hash, operation)
+
+    def close(self) -> None:
+        self._watch.close()
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _open_watch(self) -> Watch:
+        return open_watch(
+            self.store.layout.vault, self.partition, limits=self._limits, events=self.partition == PRIVATE
+        )
+
+    def _observe(self, check: Callable[[], None]) -> dict[str, Stamp | None]:
+        """What may have changed: path -> its stamp now (``None``: gone)."""
+        changes = self._watch.drain()
+        if changes.replaced:
+            raise StoreUnavailable(
+                "Another folder stands where this partition's folder was; put the right one back. Nothing was read "
+                "from it.",
+                reason="folder_replaced",
+            )
+        if changes.rescan or not self._scanned:
+            scanned = self._watch.scan(check)
+            self._entries = scanned.entries
+            return self._compare(scanned.files)
+        seen = dict(self._watch.observe(changes, self.catalogue.paths_below))
+        return {path: stamp for path, stamp in seen.items() if self._differs(path, stamp)}
+
+    def _compare(self, found: Mapping[str, Stamp]) -> dict[str, Stamp | None]:
+        known = self.catalogue.files()
+        seen: dict[str, Stamp | None] = {path: None for path in known if path not in found}
+        seen |= {path: stamp for path, stamp in found.items() if path not in known or known[path].stamp != stamp}
+        return seen
+
+    def _differs(self, path: str, stamp: Stamp | None) -> bool:
+        known = self.catalogue.file(path)
+        if known is None:
+            return stamp is not None
+        return known.stamp is None or known.stamp != stamp
+
+    def _fold_in(
+        self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None]
+    ) -> Iterator[tuple[int, int]]:
+        """Record changes in batches; yields ``(paths done, paths in all)`` after each."""
+        gone = [path for path, stamp in seen.items() if stamp is None and self.catalogue.file(path) is not None]
+        self._guard_deletions(len(gone))
+        batch: list[ExternalChange] = []
+        size = 0
+        unchanged: list[tuple[str, Stamp]] = []
+        for done, path in enumerate(sorted(seen)):
+            check()
+            change = self._external_change(path, seen[path], unchanged)
+            if change is None:
+                continue
+            batch.append(change)
+            size += 0 if change.after is None else len(change.after)
+            if len(batch) >= FOLD_IN_FILES or size >= FOLD_IN_BYTES:
+                self._publisher.fold_in(self.partition, batch, looked_at=looked_at)
+                batch, size = [], 0
+                yield done, len(seen)
+            elif done % FOLD_IN_FILES == FOLD_IN_FILES - 1:
+                yield done, len(seen)
+        if batch:
+            self._publisher.fold_in(self.partition, batch, looked_at=looked_at)
+        if unchanged:
+            with self._publisher.transaction(full=False, point="session.stamps"):
+                self.store.projection.stamp(self._publisher.db, self.partition, unchanged)
+        self._accept_deletions = False
+
+    def _external_change(
+        self, path: str, stamp: Stamp | None, unchanged: list[tuple[str, Stamp]]
+    ) -> ExternalChange | None:
+        known = self.catalogue.file(path)
+        if stamp is None:
+            return None if known is None else self._removal(path, known)
+        try:
+            read_stamp: Stamp | None
+            data, read_stamp = self._read(path)
+        except FileNotFoundError:
+            return None if known is None else self._removal(path, known)
+        except UnsafeFile as error:
+            return self._unreadable(path, known, error)
+        parsed = parse_record(data, path)
+        if known is not None and known.hash == parsed.hash:
+            if self._vouches(read_stamp):
+                unchanged.append((path, read_stamp))
+            return None
+        if not self._vouches(read_stamp):
+            read_stamp = None
+        before = None if known is None else known.hash
+        if not isinstance(parsed, ParsedRecord):
+            return ExternalChange(path, before, data, read_stamp)
+        record = parsed.record
+        return ExternalChange(path, before, data, read_stamp, record.id, self._revision_of(record), record.lifecycle)
+
+    def _vouches(self, stamp: Stamp) -> bool:
+        """Whether an unchanged stamp will prove an unchanged file. Without events a stamp younger than the clock tick
+        of the file system may hide a further change; such a file is read again."""
+        return self._watch.state == "watching" or not may_hide_a_change(stamp, time.time_ns())
+
+    def _revision_of(self, record: Record) -> int:
+        known = max((entry.revision for entry in self.catalogue.by_id(record.id)), default=1)
+        return max(record.revision, known)
+
+    def _removal(self, path: str, known: KnownFile) -> ExternalChange:
+        entry = self.catalogue.by_path(path)
+        if entry is None:
+            return ExternalChange(path, known.hash, None)
+        return ExternalChange(path, known.hash, None, None, entry.id, entry.revision, entry.lifecycle)
+
+    def _unreadable(self, path: str, known: KnownFile | None, error: UnsafeFile) -> ExternalChange | None:
+        """A file that must not be read counts as absent; the scan's findings name it."""
+        return None if known is None else self._removal(path, known)
+
+    def _read(self, path: str) -> tuple[bytes, Stamp]:
+        folder_path, name = files.split(path)
+        whole = f"{self.partition.key}/{folder_path}" if folder_path else self.partition.key
+        try:
+            folder = files.open_folder(self._publisher.root_fd, whole, at="session.folder")
+        except NotADirectoryError as error:
+            raise FileNotFoundError(path) from error
+        try:
+            return files.read_file(folder, name, limit=RECORD_MAX_BYTES, at="session.read")
+        except BlockingIOError as error:
+            raise ScanIncomplete("A file keeps changing while it is read; try again.", path=path) from error
+        finally:
+            files.close(folder)
+
+    def _guard_deletions(self, gone: int) -> None:
+        if self._accept_deletions or gone <= DELETION_GUARD_RECORDS:
+            return
+        if gone * 2 > self.catalogue.file_count():
+            raise DeletionsRefused(
+                f"{gone} of {self.catalogue.file_count()} records of this partition have vanished at once, as when a "
+                "folder is unmounted. Put them back, or run `knowledge store accept-deletions`.",
+                missing=gone,
+            )
+
+    def _reload_ontology(self) -> None:
+        self._activation = read_ontology(self._publisher.root_fd, self.partition)
+        db = self._publisher.db
+        found = db.query_one("SELECT ontology FROM catalogue_partition WHERE key = ?", (self.partition.key,))
+        if found is not None and found[0] == self._activation.ontology.fingerprint:
+            return
+        with self._publisher.transaction(full=False, point="session.judge"):
+            number = partition_row(db, self.partition)
+            if found is not None and found[0]:
+                self._judge_again(number)
+            db.execute(
+                "UPDATE catalogue_partition SET ontology = ? WHERE id = ?",
+                (self._activation.ontology.fingerprint, number),
+            )
+
+    def _judge_again(self, number: int) -> None:
+        db = self._publisher.db
+        rows = db.query("SELECT path, hash FROM file WHERE partition = ? AND state = 'record'", (number,))
+        for path, digest in rows:
+            known = self.catalogue.file(path)
+            text = history.text(db, digest)
+            if known is not None and text is not None:
+                self.store.projection.put(db, self.partition, path, text, known.stamp)
+
+
+@contextmanager
+def no_fence() -> Iterator[None]:
+    """A fence that always stands: for tests and for the runtime's own publications."""
+    yield
+
+
+__all__ = ["Finding", "Freshness", "PartitionSession", "StoreProjection", "StoreSession", "no_fence", "read_ontology"]

@@ -1,0 +1,300 @@
+"""The catalogue's writer: keeps one partition's rows equal to what its files say.
+
+It is the :class:`~storage.publication.Projection` of every store: called inside the publication's transaction with
+a path and its bytes, on the lane's thread. Everything here can be rebuilt from the files and history, and text is
+not copied: a row refers to the blob of its hash.
+
+Source: DESIGN.md (storage/state), decisions.md section 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from importlib import resources
+from typing import Final, assert_never
+
+from messages.vocabulary import Partition
+from storage.files import Stamp
+from storage.layout import is_artifact
+from storage.ontology import Ontology, validate_page, validate_relationship
+from storage.records import (
+    BrokenRecord,
+    Finding,
+    Interval,
+    ParsedRecord,
+    Record,
+    normalise_name,
+    parse_instant,
+    parse_record,
+    utf16,
+)
+from storage.state.connection import Database
+
+MARKDOWN_SUFFIX: Final = ".md"
+
+
+def create_catalogue(db: Database) -> None:
+    """Create the catalogue's tables in a new state database, inside the caller's transaction."""
+    db.execute_script(resources.files("storage.state").joinpath("catalogue.sql").read_text("utf-8"))
+    db.execute("INSERT INTO catalogue_identity VALUES (?)", (str(uuid.uuid4()),))
+
+
+def catalogue_identity(db: Database) -> str:
+    """The catalogue whose changes are counted; another one after a rebuild, so that followers start again."""
+    found = db.query_one("SELECT id FROM catalogue_identity")
+    assert found is not None
+    return str(found[0])
+
+
+def is_note(path: str) -> bool:
+    """Whether a path relative to its partition is a note, which a record must be."""
+    return path.lower().endswith(MARKDOWN_SUFFIX) and not is_artifact(path)
+
+
+def claim_key(text: str, claim_kind: str, entities: Sequence[str]) -> str:
+    """What two claims share exactly when one repeats the other: normalised text, kind and linked subjects."""
+    parts = "\x1f".join((normalise_name(text), claim_kind, *sorted(set(entities))))
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def partition_row(db: Database, partition: Partition) -> int:
+    """The catalogue's number of a partition, made on first use inside the caller's transaction."""
+    found = db.query_one("SELECT id FROM catalogue_partition WHERE key = ?", (partition.key,))
+    if found is not None:
+        return int(found[0])
+    db.execute("INSERT INTO catalogue_partition (key) VALUES (?)", (partition.key,))
+    return db.last_insert_rowid
+
+
+class CatalogueWriter:
+    """Projects files onto rows. ``ontology_of`` gives the vocabulary by which a partition's pages are judged."""
+
+    def __init__(self, ontology_of: Callable[[Partition], Ontology]) -> None:
+        self._ontology_of = ontology_of
+
+    def put(self, db: Database, partition: Partition, path: str, data: bytes, stamp: Stamp | None) -> None:
+        """``path`` holds ``data`` now. Files that are no records leave no row."""
+        if not is_note(path):
+            return
+        number = partition_row(db, partition)
+        parsed = parse_record(data, path)
+        match parsed:
+            case BrokenRecord():
+                self._forget(db, number, path)
+                self._put_file(db, number, path, parsed.hash, "broken", stamp)
+                self._put_findings(db, number, path, parsed.findings)
+            case ParsedRecord() if not _in_scope(parsed.record, partition):
+                self._forget(db, number, path)
+                self._put_file(db, number, path, parsed.hash, "withheld", stamp)
+            case ParsedRecord():
+                self._put_file(db, number, path, parsed.hash, "record", stamp)
+                self._put_record(db, number, partition, parsed)
+
+    def remove(self, db: Database, partition: Partition, path: str) -> None:
+        """``path`` holds nothing any more."""
+        number = partition_row(db, partition)
+        self._forget(db, number, path)
+        db.execute("DELETE FROM file WHERE partition = ? AND path = ?", (number, path))
+        db.execute("DELETE FROM finding WHERE partition = ? AND path = ?", (number, path))
+
+    def stamp(self, db: Database, partition: Partition, stamps: Sequence[tuple[str, Stamp]]) -> None:
+        """Note that these files were read and hold what their rows say."""
+        number = partition_row(db, partition)
+        db.execute_many(
+            "UPDATE file SET device = ?, inode = ?, size = ?, mtime_ns = ?, ctime_ns = ? "
+            "WHERE partition = ? AND path = ?",
+            [(*_columns(stamp), number, path) for path, stamp in stamps],
+        )
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _put_record(self, db: Database, number: int, partition: Partition, parsed: ParsedRecord) -> None:
+        record = parsed.record
+        ontology = self._ontology_of(partition)
+        page_type = type_of(ontology, record, parsed.path)
+        findings = (*parsed.findings, *judged_alone(ontology, record, page_type))
+        valid = not any(finding.severity == "error" for finding in findings)
+        change = self._next_change(db, number)
+        known = db.query_one("SELECT row FROM record WHERE partition = ? AND path = ?", (number, parsed.path))
+        row = None if known is None else int(known[0])
+        if row is not None:
+            self._forget_details(db, row)
+        values = (
+            number,
+            parsed.path,
+            record.id,
+            parsed.hash,
+            _known_revision(db, partition, record),
+            record.kind,
+            page_type,
+            record.title,
+            record.lifecycle,
+            int(valid),
+            int(record.fixture),
+            record.claim_kind or "",
+            record.assertion_origin or "",
+            claim_key(record.text, record.claim_kind or "", record.entities) if record.kind == "claim" else "",
+            record.source_page or "",
+            record.merged_into or "",
+            record.superseded_by or "",
+            utf16.length(record.body),
+            parse_instant(record.recorded_at) or 0,
+            parse_instant(record.updated_at) or 0,
+            *_bounds(record.occurred_at),
+            *_bounds(record.due_at),
+            None if record.expires_at is None else record.expires_at.start_ms,
+            change,
+        )
+        marks = ", ".join("?" * len(values))
+        if row is None:
+            db.execute(f"INSERT INTO record ({_COLUMNS}) VALUES ({marks})", values)
+            row = db.last_insert_rowid
+        else:
+            db.execute(f"UPDATE record SET ({_COLUMNS}) = ({marks}) WHERE row = ?", (*values, row))
+        self._put_details(db, number, row, record)
+        self._put_findings(db, number, parsed.path, findings)
+
+    def _put_details(self, db: Database, number: int, row: int, record: Record) -> None:
+        names = {(normalise_name(record.title), "title")} | {(normalise_name(a), "alias") for a in record.aliases}
+        db.execute_many(
+            "INSERT OR IGNORE INTO name (partition, normalised, row, source) VALUES (?, ?, ?, ?)",
+            [(number, name, row, source) for name, source in sorted(names) if record.kind == "page"],
+        )
+        db.execute_many(
+            "INSERT OR IGNORE INTO tag (partition, tag, row) VALUES (?, ?, ?)",
+            [(number, tag, row) for tag in record.tags],
+        )
+        db.execute_many(
+            "INSERT OR IGNORE INTO reference (partition, target, role, row, position) VALUES (?, ?, ?, ?, ?)",
+            [(number, target, role, row, position) for position, (role, target) in enumerate(references(record))],
+        )
+        db.execute_many(
+            "INSERT OR IGNORE INTO citation (partition, path, sha256, row, position) VALUES (?, ?, ?, ?, ?)",
+            [(number, item.path, item.sha256, row, position) for position, item in enumerate(record.evidence)],
+        )
+
+    def _put_file(self, db: Database, number: int, path: str, digest: str, state: str, stamp: Stamp | None) -> None:
+        columns = (None,) * 5 if stamp is None else _columns(stamp)
+        db.execute(
+            "INSERT OR REPLACE INTO file (partition, path, hash, state, device, inode, size, mtime_ns, ctime_ns) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (number, path, digest, state, *columns),
+        )
+
+    def _put_findings(self, db: Database, number: int, path: str, findings: Sequence[Finding]) -> None:
+        db.execute("DELETE FROM finding WHERE partition = ? AND path = ?", (number, path))
+        db.execute_many(
+            "INSERT INTO finding (partition, path, position, code, field, message) VALUES (?, ?, ?, ?, ?, ?)",
+            [(number, path, index, f.code, f.field, f.message) for index, f in enumerate(findings)],
+        )
+
+    def _forget(self, db: Database, number: int, path: str) -> None:
+        known = db.query_one("SELECT row FROM record WHERE partition = ? AND path = ?", (number, path))
+        if known is None:
+            return
+        row = int(known[0])
+        change = self._next_change(db, number)
+        self._forget_details(db, row)
+        db.execute("DELETE FROM record WHERE row = ?", (row,))
+        db.execute("INSERT INTO removed (partition, change, row) VALUES (?, ?, ?)", (number, change, row))
+
+    def _forget_details(self, db: Database, row: int) -> None:
+        for table in ("name", "tag", "reference", "citation"):
+            db.execute(f"DELETE FROM {table} WHERE row = ?", (row,))
+
+    def _next_change(self, db: Database, number: int) -> int:
+        found = db.query_one(
+            "UPDATE catalogue_partition SET change = change + 1 WHERE id = ? RETURNING change", (number,)
+        )
+        assert found is not None
+        return int(found[0])
+
+
+# A reference can only be judged beside the other records, and their order of arrival must not matter: it is
+# judged when a record is read or written, not when its file is catalogued.
+_JUDGED_BESIDE_OTHERS: Final = frozenset(("reference_missing", "reference_type"))
+
+
+def type_of(ontology: Ontology, record: Record, path: str) -> str:
+    """The canonical page type (by its path for an untyped page) or label; what is unknown stays as written."""
+    match record.kind:
+        case "page":
+            named = record.type if record.type is not None else ontology.classify(path)
+            known = None if named is None else ontology.page_type(named)
+            return known.name if known is not None else named or ""
+        case "relationship":
+            label = None if record.label is None else ontology.relationship_type(record.label)
+            return label.name if label is not None else record.label or ""
+        case "claim":
+            return ""
+
+
+def judged_alone(ontology: Ontology, record: Record, resolved_type: str) -> list[Finding]:
+    """What the ontology says against a record whatever other records there are."""
+    match record.kind:
+        case "page":
+            found = validate_page(ontology, resolved_type or None, record.fields, _nobody)
+        case "relationship":
+            found = validate_relationship(ontology, record.label, record.from_id, record.to_id, record.fields, _nobody)
+        case "claim":
+            found = []
+        case _:
+            assert_never(record.kind)
+    return [finding for finding in found if finding.code not in _JUDGED_BESIDE_OTHERS]
+
+
+def _nobody(record_id: str) -> str | None:
+    return None
+
+
+def references(record: Record) -> list[tuple[str, str]]:
+    """The ids that a record names, each with the role in which it names them; the first entity is the subject."""
+    single = (
+        ("owner", record.owner),
+        ("source_page", record.source_page),
+        ("from", record.from_id),
+        ("to", record.to_id),
+        ("merged_into", record.merged_into),
+        ("supersedes", record.supersedes),
+        ("superseded_by", record.superseded_by),
+    )
+    many = (
+        ("entity", record.entities),
+        ("dependency", record.dependencies),
+        ("continuity", record.continuity),
+    )
+    return [(role, target) for role, targets in many for target in targets] + [
+        (role, target) for role, target in single if target is not None
+    ]
+
+
+_COLUMNS: Final = (
+    "partition, path, id, hash, revision, kind, type, title, lifecycle, valid, fixture, claim_kind, assertion_origin, "
+    "claim_key, source_page, merged_into, superseded_by, body_size, recorded_at, updated_at, occurred_from, "
+    "occurred_until, due_from, due_until, expires_at, change"
+)
+
+
+def _in_scope(record: Record, partition: Partition) -> bool:
+    """Scope comes from the folder; a file that claims another one is withheld, never relabelled."""
+    return record.scope.visibility == partition.kind and record.scope.session_id == partition.session_id
+
+
+def _known_revision(db: Database, partition: Partition, record: Record) -> int:
+    """The file's revision, or the last one known where the file lowers or breaks it (decisions.md section 2)."""
+    found = db.query_one(
+        "SELECT h.revision FROM history h JOIN partition p ON p.id = h.partition "
+        "WHERE p.key = ? AND h.record_id = ? AND h.revision IS NOT NULL ORDER BY h.sequence DESC LIMIT 1",
+        (partition.key, record.id),
+    )
+    return max(record.revision, 1 if found is None else int(found[0]))
+
+
+def _bounds(interval: Interval | None) -> tuple[int | None, int | None]:
+    return (None, None) if interval is None else (interval.start_ms, interval.end_ms)
+
+
+def _columns(stamp: Stamp) -> tuple[int, int, int, int, int]:
+    return stamp.device, stamp.inode, stamp.size, stamp.mtime_ns, stamp.ctime_ns

@@ -1,0 +1,325 @@
+"""The catalogue's reader: one partition's rows as frozen entries. Every query names its partition first.
+
+Runs on the thread that owns the connection; reads only. Source: decisions.md sections 2 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from messages.json_types import JsonObject
+from messages.vocabulary import AssertionOrigin, ClaimKind, Lifecycle, Partition, RecordKind
+from storage.files import Stamp
+from storage.records import normalise_name
+from storage.state.connection import Database, Row, SqlValue
+
+REDIRECTS_MAX: Final = 16
+NAMES_PER_QUERY: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record as the catalogue knows it. Times are UTC milliseconds; ``type`` is the page type or the label."""
+
+    row: int
+    path: str
+    id: str
+    hash: str
+    revision: int
+    kind: RecordKind
+    type: str
+    title: str
+    lifecycle: Lifecycle
+    valid: bool
+    fixture: bool
+    claim_kind: ClaimKind | Literal[""]
+    assertion_origin: AssertionOrigin | Literal[""]
+    claim_key: str
+    source_page: str
+    merged_into: str
+    superseded_by: str
+    body_size: int
+    recorded_at: int
+    updated_at: int
+    occurred_from: int | None
+    occurred_until: int | None
+    due_from: int | None
+    due_until: int | None
+    expires_at: int | None
+    change: int
+
+    def current(self, now_ms: int) -> bool:
+        """Current, eligible: active, valid, in scope, not expired, not a fixture (decisions.md section 2)."""
+        return (
+            self.lifecycle == "active"
+            and self.valid
+            and not self.fixture
+            and (self.expires_at is None or self.expires_at > now_ms)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file as it was when it was last read; ``stamp`` is ``None`` when it must be read again."""
+
+    hash: str
+    state: Literal["record", "broken", "withheld"]
+    stamp: Stamp | None
+
+
+_COLUMNS: Final = (
+    "row, path, id, hash, revision, kind, type, title, lifecycle, valid, fixture, claim_kind, assertion_origin, "
+    "claim_key, source_page, merged_into, superseded_by, body_size, recorded_at, updated_at, occurred_from, "
+    "occurred_until, due_from, due_until, expires_at, change"
+)
+_QUALIFIED: Final = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split(","))
+
+
+class CatalogueReader:
+    """Queries on one partition. An unknown partition simply has no rows."""
+
+    def __init__(self, db: Database, partition: Partition) -> None:
+        self._db = db
+        self.partition = partition
+
+    @property
+    def number(self) -> int:
+        """The catalogue's number of this partition; -1 before its first row."""
+        found = self._db.query_one("SELECT id FROM catalogue_partition WHERE key = ?", (self.partition.key,))
+        return -1 if found is None else int(found[0])
+
+    @property
+    def change(self) -> int:
+        """Rises with every row put or removed; the partition's snapshot."""
+        found = self._db.query_one("SELECT change FROM catalogue_partition WHERE key = ?", (self.partition.key,))
+        return 0 if found is None else int(found[0])
+
+    def by_id(self, record_id: str) -> Sequence[Entry]:
+        """Every file that carries the id: more than one means that exact reads must not choose."""
+        return self._entries("r.partition = ? AND r.id = ?", (self.number, record_id))
+
+    def one(self, record_id: str) -> Entry | None:
+        """The record of an id, or ``None`` when it is missing or borne by several files."""
+        found = self.by_id(record_id)
+        return found[0] if len(found) == 1 else None
+
+    def by_row(self, row: int) -> Entry | None:
+        """The record of a row number, as the keyword index refers to it."""
+        return next(iter(self._entries("r.row = ? AND r.partition = ?", (row, self.number))), None)
+
+    def by_path(self, path: str) -> Entry | None:
+        """The record of a file."""
+        return next(iter(self._entries("r.partition = ? AND r.path = ?", (self.number, path))), None)
+
+    def by_name(self, name: str) -> Sequence[Entry]:
+        """Pages whose title or alias is this name under lookup's normalisation, whatever their lifecycle."""
+        rows = self._db.query(
+            f"SELECT DISTINCT {_QUALIFIED} FROM name n JOIN record r ON r.row = n.row "
+            "WHERE n.partition = ? AND n.normalised = ? ORDER BY r.row",
+            (self.number, normalise_name(name)),
+        )
+        return [_entry(row) for row in rows]
+
+    def by_names(self, normalised: Collection[str]) -> Sequence[tuple[str, Entry]]:
+        """``(name, page)`` for every page that bears one of these names, already normalised, whatever its lifecycle."""
+        found: list[tuple[str, Entry]] = []
+        wanted = sorted(normalised)
+        for start in range(0, len(wanted), NAMES_PER_QUERY):
+            some = wanted[start : start + NAMES_PER_QUERY]
+            rows = self._db.query(
+                f"SELECT DISTINCT n.normalised, {_QUALIFIED} FROM name n JOIN record r ON r.row = n.row "
+                f"WHERE n.partition = ? AND n.normalised IN ({', '.join('?' * len(some))}) "
+                "ORDER BY n.normalised, r.row",
+                (self.number, *some),
+            )
+            found += [(str(row[0]), _entry(row[1:])) for row in rows]
+        return found
+
+    def title_of(self, record_id: str) -> str | None:
+        """The title of a record that exists exactly once."""
+        found = self.one(record_id)
+        return None if found is None else found.title
+
+    def follow_merges(self, entry: Entry) -> Entry | None:
+        """The page at the end of a chain of merges, or ``None`` where it breaks off or runs in a circle."""
+        seen = {entry.id}
+        current = entry
+        while current.lifecycle == "merged":
+            following = self.one(current.merged_into)
+            if following is None or following.id in seen or len(seen) > REDIRECTS_MAX:
+                return None
+            seen.add(following.id)
+            current = following
+        return current
+
+    def follow_supersession(self, entry: Entry) -> Entry | None:
+        """The record at the end of a chain of corrections, or ``None`` where it breaks off or runs in a circle."""
+        seen = {entry.id}
+        current = entry
+        while current.lifecycle == "superseded":
+            following = self.one(current.superseded_by)
+            if following is None or following.id in seen:
+                return None
+            seen.add(following.id)
+            current = following
+        return current
+
+    def repeats(self, key: str) -> Sequence[Entry]:
+        """Active valid claims with this :func:`~storage.state.catalogue.claim_key`, oldest first."""
+        return self._entries(
+            "r.partition = ? AND r.claim_key = ? AND r.claim_key <> '' AND r.lifecycle = 'active' AND r.valid = 1",
+            (self.number, key),
+        )
+
+    def naming(self, target: str, roles: Iterable[str]) -> Sequence[Entry]:
+        """Records that name ``target`` in one of these roles, each once."""
+        wanted = tuple(roles)
+        marks = ", ".join("?" * len(wanted))
+        rows = self._db.query(
+            f"SELECT DISTINCT {_QUALIFIED} FROM reference f JOIN record r ON r.row = f.row "
+            f"WHERE f.partition = ? AND f.target = ? AND f.role IN ({marks}) ORDER BY r.row",
+            (self.number, target, *wanted),
+        )
+        return [_entry(row) for row in rows]
+
+    def named_by(self, row: int, role: str) -> Sequence[str]:
+        """The ids that a record names in one role, in its own order."""
+        rows = self._db.query("SELECT target FROM reference WHERE row = ? AND role = ? ORDER BY position", (row, role))
+        return [str(found[0]) for found in rows]
+
+    def citing(self, path: str, sha256: str) -> Sequence[Entry]:
+        """Records that cite this retained file under this hash."""
+        rows = self._db.query(
+            f"SELECT DISTINCT {_QUALIFIED} FROM citation c JOIN record r ON r.row = c.row "
+            "WHERE c.partition = ? AND c.path = ? AND c.sha256 = ? ORDER BY r.row",
+            (self.number, path, sha256),
+        )
+        return [_entry(row) for row in rows]
+
+    def tagged(self, row: int, tag: str) -> bool:
+        """Whether the record has the tag, case-sensitively."""
+        return (
+            self._db.query_one("SELECT 1 FROM tag WHERE partition = ? AND tag = ? AND row = ?", (self.number, tag, row))
+            is not None
+        )
+
+    def changed_after(self, change: int, limit: int) -> Sequence[Entry]:
+        """Records put after a catalogue change, in the order of their changes."""
+        return self._entries("r.partition = ? AND r.change > ?", (self.number, change), order="r.change", limit=limit)
+
+    def removed_after(self, change: int, limit: int) -> Sequence[tuple[int, int]]:
+        """``(change, row)`` of rows removed after a catalogue change."""
+        rows = self._db.query(
+            "SELECT change, row FROM removed WHERE partition = ? AND change > ? ORDER BY change LIMIT ?",
+            (self.number, change, limit),
+        )
+        return [(int(at), int(row)) for at, row in rows]
+
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Records by kind and lifecycle."""
+        counted: dict[str, dict[str, int]] = {}
+        for kind, lifecycle, number in self._db.query(
+            "SELECT kind, lifecycle, count(*) FROM record WHERE partition = ? GROUP BY kind, lifecycle", (self.number,)
+        ):
+            counted.setdefault(str(kind), {})[str(lifecycle)] = int(number)
+        return counted
+
+    def current_of_type(self, kind: RecordKind, type_name: str, now_ms: int, limit: int) -> Sequence[Entry]:
+        """Up to ``limit`` current records of a kind and type, by id."""
+        return self._entries(
+            "r.partition = ? AND r.kind = ? AND r.type = ? AND r.lifecycle = 'active' AND r.valid = 1 "
+            "AND r.fixture = 0 AND (r.expires_at IS NULL OR r.expires_at > ?)",
+            (self.number, kind, type_name, now_ms),
+            order="r.id",
+            limit=limit,
+        )
+
+    def latest_recorded_at(self) -> int:
+        """The newest ``recorded_at`` of the partition; 0 without records."""
+        found = self._db.query_one(
+            "SELECT recorded_at FROM record WHERE partition = ? ORDER BY recorded_at DESC LIMIT 1", (self.number,)
+        )
+        return 0 if found is None else int(found[0])
+
+    def folder_size(self, folder: str) -> int:
+        """How many record files lie directly or further down in a folder, up to the number that makes it crowded."""
+        found = self._db.query_one(
+            "SELECT count(*) FROM (SELECT 1 FROM file WHERE partition = ? AND path >= ? AND path < ? LIMIT 1001)",
+            (self.number, f"{folder}/", f"{folder}0"),
+        )
+        return 0 if found is None else int(found[0])
+
+    def file(self, path: str) -> KnownFile | None:
+        """What is known of one Markdown file."""
+        found = self._db.query_one(f"{_FILES} AND path = ?", (self.number, path))
+        return None if found is None else _known_file(found)[1]
+
+    def files(self) -> Mapping[str, KnownFile]:
+        """Every known Markdown file: for comparing a whole scan."""
+        return dict(_known_file(row) for row in self._db.iterate(_FILES, (self.number,)))
+
+    def paths_below(self, folder: str) -> Sequence[str]:
+        """Known files below a folder (``""``: all)."""
+        if not folder:
+            rows = self._db.query("SELECT path FROM file WHERE partition = ?", (self.number,))
+        else:
+            rows = self._db.query(
+                "SELECT path FROM file WHERE partition = ? AND path >= ? AND path < ?",
+                (self.number, f"{folder}/", f"{folder}0"),
+            )
+        return [str(row[0]) for row in rows]
+
+    def file_count(self) -> int:
+        """The number of known Markdown files."""
+        found = self._db.query_one("SELECT count(*) FROM file WHERE partition = ?", (self.number,))
+        return 0 if found is None else int(found[0])
+
+    def unfinished_stamps(self) -> Sequence[str]:
+        """Files that must be read again before the catalogue may vouch for them."""
+        rows = self._db.query(
+            "SELECT path FROM file WHERE partition = ? AND inode IS NULL ORDER BY path", (self.number,)
+        )
+        return [str(row[0]) for row in rows]
+
+    def findings(self, path: str) -> Sequence[JsonObject]:
+        """What is wrong with one file."""
+        rows = self._db.query(
+            "SELECT code, field, message FROM finding WHERE partition = ? AND path = ? ORDER BY position",
+            (self.number, path),
+        )
+        return [{"code": code, "field": field, "message": message} for code, field, message in rows]
+
+    def select(
+        self, where: str, parameters: Sequence[SqlValue], *, order: str, limit: int, offset: int
+    ) -> tuple[Sequence[Entry], int]:
+        """One page of the records under a condition on ``r``, and how many there are; for the inventory."""
+        found = self._db.query_one(f"SELECT count(*) FROM record r WHERE {where}", parameters)
+        rows = self._db.query(
+            f"SELECT {_QUALIFIED} FROM record r WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",
+            (*parameters, limit, offset),
+        )
+        return [_entry(row) for row in rows], 0 if found is None else int(found[0])
+
+    def _entries(
+        self, where: str, parameters: Sequence[SqlValue], *, order: str = "r.row", limit: int | None = None
+    ) -> Sequence[Entry]:
+        tail = "" if limit is None else f" LIMIT {limit}"
+        rows = self._db.query(f"SELECT {_QUALIFIED} FROM record r WHERE {where} ORDER BY {order}{tail}", parameters)
+        return [_entry(row) for row in rows]
+
+
+_FILES: Final = "SELECT path, hash, state, device, inode, size, mtime_ns, ctime_ns FROM file WHERE partition = ?"
+
+
+def _known_file(row: Row) -> tuple[str, KnownFile]:
+    path, digest, state, device, inode, size, mtime_ns, ctime_ns = row
+    stamp = None if inode is None else Stamp(device, inode, size, mtime_ns, ctime_ns)
+    return path, KnownFile(digest, state, stamp)
+
+
+def _entry(row: Row) -> Entry:
+    values = list(row)
+    values[9], values[10] = bool(values[9]), bool(values[10])
+    return Entry(*values)

@@ -1,0 +1,90 @@
+"""The inventory: every record of a partition that passes some filters, in one stable order.
+
+Source: tools.md (Listing and connections), decisions.md section 5 (records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from messages.vocabulary import AssertionOrigin, Partition, RecordKind
+from storage.records import normalise_name
+from storage.state.catalogue_reader import CatalogueReader, Entry
+from storage.state.connection import Database, SqlValue
+
+TimeField: TypeAlias = Literal["occurred", "recorded", "updated", "due"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventoryFilters:
+    """Times are UTC milliseconds; ``match`` is a part of an id, title or alias, without regard to case."""
+
+    kind: RecordKind | None
+    types: Collection[str] | None
+    match: str | None
+    origin: AssertionOrigin | None
+    lifecycle: Literal["active", "superseded", "all"]
+    time_field: TimeField | None
+    since: int | None
+    until: int | None
+    now_ms: int
+
+
+def inventory(
+    db: Database, partition: Partition, filters: InventoryFilters, limit: int, offset: int
+) -> tuple[Sequence[Entry], int]:
+    """One page, oldest record first, and how many there are. ``all`` lists historical and invalid records too."""
+    reader = CatalogueReader(db, partition)
+    conditions, parameters = ["r.partition = ?"], list[SqlValue]([reader.number])
+    eligible = "r.valid = 1 AND r.fixture = 0"
+    match filters.lifecycle:
+        case "active":
+            conditions.append(f"r.lifecycle = 'active' AND {eligible} AND (r.expires_at IS NULL OR r.expires_at > ?)")
+            parameters.append(filters.now_ms)
+        case "superseded":
+            conditions.append(f"r.lifecycle = 'superseded' AND {eligible}")
+        case "all":
+            pass
+    if filters.kind is not None:
+        conditions.append("r.kind = ?")
+        parameters.append(filters.kind)
+    if filters.types is not None:
+        conditions.append(f"r.type IN ({', '.join('?' * len(filters.types))})")
+        parameters += sorted(filters.types)
+    if filters.origin is not None:
+        conditions.append("r.assertion_origin = ?")
+        parameters.append(filters.origin)
+    if filters.match is not None:
+        part = normalise_name(filters.match)
+        conditions.append(
+            "(instr(lower(r.id), ?) > 0 OR EXISTS (SELECT 1 FROM name n WHERE n.row = r.row "
+            "AND instr(n.normalised, ?) > 0) OR (r.kind <> 'page' AND instr(lower(r.title), ?) > 0))"
+        )
+        parameters += [part, part, part]
+    _add_interval(filters, conditions, parameters)
+    return reader.select(" AND ".join(conditions), parameters, order="r.recorded_at, r.row", limit=limit, offset=offset)
+
+
+_INTERVALS: Final[Mapping[TimeField | None, tuple[str, str]]] = {
+    "recorded": ("r.recorded_at", "r.recorded_at + 1"),
+    "updated": ("r.updated_at", "r.updated_at + 1"),
+    "due": ("r.due_from", "r.due_until"),
+    "occurred": ("r.occurred_from", "r.occurred_until"),
+    None: ("coalesce(r.occurred_from, r.recorded_at)", "coalesce(r.occurred_until, r.recorded_at + 1)"),
+}
+
+
+def _add_interval(filters: InventoryFilters, conditions: list[str], parameters: list[SqlValue]) -> None:
+    """Keep records whose interval overlaps [since, until) (decisions.md section 2, Dates)."""
+    if filters.since is None and filters.until is None:
+        return
+    start, end = _INTERVALS[filters.time_field]
+    conditions.append(f"{start} IS NOT NULL")
+    if filters.until is not None:
+        conditions.append(f"{start} < ?")
+        parameters.append(filters.until)
+    if filters.since is not None:
+        conditions.append(f"{end} > ?")
+        parameters.append(filters.since)
