@@ -14,6 +14,7 @@ from actors.supervision._actor import Ending, GuardedActor
 from actors.supervision._asyncio import as_asyncio_future
 from actors.supervision._child import ChildSpec, Restart, RestartHistory
 from actors.supervision._clock import Clock, SystemClock, Timer
+from actors.supervision._commands import QuarantineChild, ReleaseChild, StartChild, StopChild
 from actors.supervision._context import ActorContext
 from actors.supervision._dead_letters import DeadLetter, DeadLetterReason, DeadLetters
 from actors.supervision._environment import Environment, launch_thread
@@ -24,14 +25,7 @@ from actors.supervision._merge import EventMerger, MergedEvents
 from actors.supervision._messages import PARKED, Corruption, Ended, EndReason, Envelope, Parked, Ready
 from actors.supervision._reply import Phase, Reply
 from actors.supervision._settings import STORE_RESTARTS, ActorSettings, InboxLimits, RestartPolicy
-from actors.supervision._supervisor import (
-    QuarantineChild,
-    ReleaseChild,
-    StartChild,
-    StopChild,
-    Strategy,
-    Supervisor,
-)
+from actors.supervision._supervisor import Strategy, Supervisor
 from actors.supervision._tree import ClosedTree, SupervisorHandle, Tree
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Child specifications, and the record of a child's failures.
+"""Child specifications, the record of a child's failures, and what a supervisor keeps of each child.
 
 Source: DESIGN.md rules 3 and 5.
 """
@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from actors.supervision._actor import GuardedActor
+from actors.supervision._clock import Timer
 from actors.supervision._context import ActorContext
+from actors.supervision._messages import Control, Envelope
 from actors.supervision._settings import ActorSettings, RestartPolicy
+from actors.supervision._slot import Slot
 
 Restart: TypeAlias = Literal["permanent", "transient", "temporary"]
 """``permanent``: always started again. ``transient``: after a failure only. ``temporary``: never."""
@@ -72,3 +75,48 @@ class RestartHistory:
         """Forget everything: a released child begins anew."""
         self._restarts.clear()
         self._streak = 0
+
+
+class Child:
+    """What the supervisor knows of one child; touched on the supervisor's thread only."""
+
+    def __init__(self, spec: ChildSpec, slot: Slot) -> None:
+        self.spec = spec
+        self.slot = slot
+        self.history = RestartHistory(spec.settings.restarts)
+        self.wanted = True
+        self.alive = False
+        self.context: ActorContext | None = None
+        self.is_supervisor = False
+        self.ready_since: float | None = None
+        self.due_at = 0.0
+        self.must_stop = False
+        self.stop_sent = False
+        self.stop_drain = 0.0
+        self.drained = False
+        self.quiesced = False
+        self.stuck = False
+        self.start_overdue = False
+        self.waiters: list[Envelope] = []
+        self.timers: list[Timer] = []
+
+    @property
+    def gone(self) -> bool:
+        return not self.alive or self.stuck
+
+    def send(self, message: Control) -> None:
+        if self.context is not None:
+            self.context.inbox.control(message)
+
+    def reset(self) -> None:
+        """Down: nothing of the last incarnation counts any more."""
+        self.cancel_timers()
+        self.alive = self.stop_sent = self.must_stop = self.drained = self.quiesced = False
+        self.stuck = self.start_overdue = False
+        self.context = None
+        self.ready_since = None
+
+    def cancel_timers(self) -> None:
+        for timer in self.timers:
+            timer.cancel()
+        self.timers.clear()

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 logger = logging.getLogger(__name__)
 
 SLOW_CALLBACK_SECONDS: Final = 0.1
+MOST_THREADS: Final = 4
 
 
 class Timer(Protocol):
@@ -56,10 +57,12 @@ class _Entry:
 
 
 class SystemClock:
-    """Real time, with one daemon thread for all timers, started by the first of them.
+    """Real time, with daemon threads for the timers, the first started by the first timer.
 
-    Cancelled timers are dropped in bulk once they outnumber the live ones, so that a timer per request
-    costs amortised O(log n) and memory stays in proportion to what is really pending.
+    Another thread takes over while a callback runs, up to :data:`MOST_THREADS`, so that a callback that blocks holds
+    up nobody else's deadline; timers that are due together may therefore run side by side. Cancelled timers are
+    dropped in bulk once they outnumber the live ones: a timer per request costs amortised O(log n), and memory stays
+    in proportion to what is really pending.
     """
 
     def __init__(self) -> None:
@@ -67,7 +70,8 @@ class SystemClock:
         self._heap: list[tuple[float, int, _Entry]] = []
         self._order = itertools.count()
         self._cancelled = 0
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        self._waiting = 0
         self._closed = False
 
     def monotonic(self) -> float:
@@ -85,24 +89,23 @@ class SystemClock:
                 return entry
             at = time.monotonic() + max(0.0, delay)
             heapq.heappush(self._heap, (at, next(self._order), entry))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="supervision-clock", daemon=True)
-                self._thread.start()
+            if not self._threads:
+                self._add_thread()
             elif self._heap[0][2] is entry:
                 self._condition.notify()
         return entry
 
     def close(self, timeout: float = 1.0) -> bool:
-        """No timer fires after this; true once the clock's thread has ended."""
+        """No timer fires after this; true once the clock's threads have ended."""
         with self._condition:
             self._closed = True
             self._heap.clear()
-            self._condition.notify()
-            thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return True
-        thread.join(timeout)
-        return not thread.is_alive()
+            self._condition.notify_all()
+            threads = [thread for thread in self._threads if thread is not threading.current_thread()]
+        end = time.monotonic() + timeout
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
 
     @property
     def pending(self) -> int:
@@ -118,6 +121,11 @@ class SystemClock:
                 heapq.heapify(self._heap)
                 self._cancelled = 0
 
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name="supervision-clock", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
     def _run(self) -> None:
         while (callback := self._next()) is not None:
             started = time.monotonic()
@@ -130,20 +138,36 @@ class SystemClock:
 
     def _next(self) -> Callable[[], object] | None:
         with self._condition:
-            while not self._closed:
-                if not self._heap:
-                    self._condition.wait()
-                    continue
-                at, _, entry = self._heap[0]
-                if entry.callback is None:
-                    heapq.heappop(self._heap)
-                    self._cancelled = max(0, self._cancelled - 1)
-                    continue
-                remaining = at - time.monotonic()
-                if remaining > 0:
-                    self._condition.wait(min(remaining, threading.TIMEOUT_MAX))
-                    continue
+            self._waiting += 1
+            try:
+                callback = self._wait_for_due()
+            finally:
+                self._waiting -= 1
+            if callback is not None and not self._closed:
+                if self._waiting:
+                    self._condition.notify()
+                elif len(self._threads) < MOST_THREADS:
+                    try:
+                        self._add_thread()
+                    except RuntimeError:
+                        logger.warning("no further clock thread can be started")
+            return callback
+
+    def _wait_for_due(self) -> Callable[[], object] | None:
+        while not self._closed:
+            if not self._heap:
+                self._condition.wait()
+                continue
+            at, _, entry = self._heap[0]
+            if entry.callback is None:
                 heapq.heappop(self._heap)
-                callback, entry.callback = entry.callback, None
-                return callback
-            return None
+                self._cancelled = max(0, self._cancelled - 1)
+                continue
+            remaining = at - time.monotonic()
+            if remaining > 0:
+                self._condition.wait(min(remaining, threading.TIMEOUT_MAX))
+                continue
+            heapq.heappop(self._heap)
+            callback, entry.callback = entry.callback, None
+            return callback
+        return None

@@ -63,6 +63,9 @@ class Environment:
             slot = self._slots.pop(name, None)
             if slot is not None and slot.parent is not None:
                 slot.parent.children.pop(name, None)
+            self._asks.pop(name, None)
+            for asked in self._asks.values():
+                asked.discard(name)
 
     def slots(self) -> tuple[Slot, ...]:
         """All slots, parents before children, in the order of their making."""

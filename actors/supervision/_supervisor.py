@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import pykka
 
 from actors.supervision._actor import Ending, GuardedActor
-from actors.supervision._child import ChildSpec, RestartHistory
-from actors.supervision._clock import Timer
+from actors.supervision._child import Child, ChildSpec, RestartHistory
+from actors.supervision._commands import (
+    QuarantineChild,
+    ReleaseChild,
+    RestartDue,
+    StartChild,
+    StartOverdue,
+    StopChild,
+    StopOverdue,
+)
 from actors.supervision._context import ActorContext
-from actors.supervision._handle import ActorHandle, Request
+from actors.supervision._handle import ActorHandle
 from actors.supervision._health import Quarantine
 from actors.supervision._messages import (
     PARKED,
@@ -35,105 +42,11 @@ from actors.supervision._messages import (
 )
 from actors.supervision._refusals import quarantined, stuck
 from actors.supervision._reply import Phase
-from actors.supervision._slot import Slot
 from messages.errors import InvalidArgument, KnowledgeError, NotFound, Unavailable
 
 logger = logging.getLogger(__name__)
 
 Strategy: TypeAlias = Literal["one_for_one", "rest_for_one"]
-
-
-@dataclass(frozen=True, slots=True)
-class StartChild(Request[ActorHandle]):
-    """Start a child, or do nothing if it runs. Answered once it is known: its handle takes requests from then on."""
-
-    spec: ChildSpec
-
-
-@dataclass(frozen=True, slots=True)
-class StopChild(Request[bool]):
-    """Stop a child in order. Answered ``True`` once it is down; ``store_unavailable`` (stuck) if it does not end."""
-
-    name: str
-    drain: float | None = None
-    """Seconds; ``None`` for the child's own setting."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuarantineChild(Request[bool]):
-    """Take a child out of service. Answered once it is down (or stuck)."""
-
-    name: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseChild(Request[bool]):
-    """Put a quarantined child back into service with a clean record; ``False`` if it was not quarantined."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class _StartOverdue:
-    name: str
-    incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class _StopOverdue:
-    name: str
-    incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class _RestartDue:
-    name: str
-
-
-class _Child:
-    """What the supervisor knows of one child; touched on the supervisor's thread only."""
-
-    def __init__(self, spec: ChildSpec, slot: Slot) -> None:
-        self.spec = spec
-        self.slot = slot
-        self.history = RestartHistory(spec.settings.restarts)
-        self.wanted = True
-        self.alive = False
-        self.context: ActorContext | None = None
-        self.is_supervisor = False
-        self.ready_since: float | None = None
-        self.due_at = 0.0
-        self.must_stop = False
-        self.stop_sent = False
-        self.stop_drain = 0.0
-        self.drained = False
-        self.quiesced = False
-        self.stuck = False
-        self.start_overdue = False
-        self.waiters: list[Envelope] = []
-        self.timers: list[Timer] = []
-
-    @property
-    def gone(self) -> bool:
-        return not self.alive or self.stuck
-
-    def send(self, message: Control) -> None:
-        if self.context is not None:
-            self.context.inbox.control(message)
-
-    def reset(self) -> None:
-        """Down: nothing of the last incarnation counts any more."""
-        self.cancel_timers()
-        self.alive = self.stop_sent = self.must_stop = self.drained = self.quiesced = False
-        self.stuck = self.start_overdue = False
-        self.context = None
-        self.ready_since = None
-
-    def cancel_timers(self) -> None:
-        for timer in self.timers:
-            timer.cancel()
-        self.timers.clear()
 
 
 class Supervisor(GuardedActor):
@@ -147,7 +60,7 @@ class Supervisor(GuardedActor):
     def __init__(self, context: ActorContext, strategy: Strategy, children: Sequence[ChildSpec] = ()) -> None:
         super().__init__(context)
         self._strategy: Strategy = strategy
-        self._children: list[_Child] = []
+        self._children: list[Child] = []
         self._steps: Iterator[Callable[[], bool]] | None = None
         self._condition: Callable[[], bool] | None = None
         self._after: Ending | None = None
@@ -181,11 +94,11 @@ class Supervisor(GuardedActor):
 
     def on_tell(self, message: object) -> None:
         match message:
-            case Ready() | Ended() | Drained() | Quiesced() | ChildStuck() | _StartOverdue() | _StopOverdue():
+            case Ready() | Ended() | Drained() | Quiesced() | ChildStuck() | StartOverdue() | StopOverdue():
                 child = self._current(message.name, message.incarnation)
                 if child is not None:
                     self._on_notice(child, message)
-            case _RestartDue():
+            case RestartDue():
                 pass  # only wakes the reconciliation
             case _:
                 raise InvalidArgument(f"{self.context.name} takes no {type(message).__name__}.", field="message")
@@ -210,7 +123,7 @@ class Supervisor(GuardedActor):
         self._reconcile()
         return ActorHandle(child.slot)
 
-    def _stop_child(self, child: _Child, drain: float | None, envelope: Envelope) -> object:
+    def _stop_child(self, child: Child, drain: float | None, envelope: Envelope) -> object:
         child.wanted = False
         self._demand_stop(child, child.spec.settings.drain if drain is None else drain)
         child.waiters.append(envelope)
@@ -218,7 +131,7 @@ class Supervisor(GuardedActor):
         return PARKED
 
     def _quarantine(
-        self, child: _Child, reason: str, cause: KnowledgeError | None, envelope: Envelope | None = None
+        self, child: Child, reason: str, cause: KnowledgeError | None, envelope: Envelope | None = None
     ) -> object:
         quarantine = Quarantine(reason, self.context.clock.utc(), cause)
         child.slot.set_quarantined(quarantine)
@@ -231,7 +144,7 @@ class Supervisor(GuardedActor):
         self._reconcile()
         return PARKED
 
-    def _release(self, child: _Child) -> bool:
+    def _release(self, child: Child) -> bool:
         if child.slot.quarantine is None:
             return False
         child.slot.quarantine = None
@@ -247,7 +160,7 @@ class Supervisor(GuardedActor):
 
     # --- notices ----------------------------------------------------------------------------------------------
 
-    def _current(self, name: str, incarnation: int) -> _Child | None:
+    def _current(self, name: str, incarnation: int) -> Child | None:
         """The child a notice is about; notices of earlier incarnations are dropped (DESIGN.md rule 7)."""
         for child in self._children:
             if child.slot.name == name and child.alive and child.slot.incarnation == incarnation:
@@ -255,7 +168,7 @@ class Supervisor(GuardedActor):
         return None
 
     def _on_notice(
-        self, child: _Child, notice: Ready | Ended | Drained | Quiesced | ChildStuck | _StartOverdue | _StopOverdue
+        self, child: Child, notice: Ready | Ended | Drained | Quiesced | ChildStuck | StartOverdue | StopOverdue
     ) -> None:
         match notice:
             case Ready():
@@ -273,17 +186,17 @@ class Supervisor(GuardedActor):
                 child.quiesced = True
             case ChildStuck():
                 self._call_stuck(child)
-            case _StartOverdue():
+            case StartOverdue():
                 if child.ready_since is None and not child.stuck:
                     child.slot.last_error = "start_timeout"
                     self._call_stuck(child)
                     child.start_overdue = child.stop_sent = True
                     child.send(Drain(self.context.clock.monotonic()))
                     self._stop_dependants(child)
-            case _StopOverdue():
+            case StopOverdue():
                 self._call_stuck(child)
 
-    def _call_stuck(self, child: _Child) -> None:
+    def _call_stuck(self, child: Child) -> None:
         """The thread does not end: nothing else may be started in its place until it does (DESIGN.md rule 6)."""
         if child.stuck or not child.alive:
             return
@@ -296,7 +209,7 @@ class Supervisor(GuardedActor):
         if self._steps is not None:
             self.context.tell_parent(ChildStuck(self.context.name, self.context.incarnation))
 
-    def _on_ended(self, child: _Child, ended: Ended) -> None:
+    def _on_ended(self, child: Child, ended: Ended) -> None:
         now = self.context.clock.monotonic()
         asked_to_stop = child.stop_sent and not child.start_overdue
         ready_since = child.ready_since
@@ -316,7 +229,7 @@ class Supervisor(GuardedActor):
         if not child.wanted and child.spec.restart != "permanent" and self._steps is None:
             self._forget(child)
 
-    def _on_failure(self, child: _Child, ended: Ended, now: float, ready_since: float | None) -> None:
+    def _on_failure(self, child: Child, ended: Ended, now: float, ready_since: float | None) -> None:
         if child.spec.restart == "temporary":
             child.wanted = False
             child.slot.set_stopped()
@@ -337,7 +250,7 @@ class Supervisor(GuardedActor):
         else:
             child.slot.refuse_until(delay)
         if delay > 0:
-            child.timers.append(self.context.start_timer(delay, _RestartDue(child.slot.name)))
+            child.timers.append(self.context.start_timer(delay, RestartDue(child.slot.name)))
         logger.warning(
             "actor restarts",
             extra=self._ids() | {"child": child.slot.name, "reason": ended.summary, "delay": round(delay, 3)},
@@ -345,7 +258,7 @@ class Supervisor(GuardedActor):
         self._stop_dependants(child)
 
     def _give_up(
-        self, child: _Child, reason: str, cause: KnowledgeError | None, how: Literal["corrupt", "gave_up"]
+        self, child: Child, reason: str, cause: KnowledgeError | None, how: Literal["corrupt", "gave_up"]
     ) -> None:
         if child.spec.on_give_up == "escalate" and self._steps is None:
             self._begin_ending(Ending(how, cause, reason))
@@ -353,7 +266,7 @@ class Supervisor(GuardedActor):
             return
         self._quarantine(child, reason, cause)
 
-    def _stop_dependants(self, child: _Child) -> None:
+    def _stop_dependants(self, child: Child) -> None:
         if self._strategy == "rest_for_one":
             for later in self._children[self._children.index(child) + 1 :]:
                 if later.alive and not later.must_stop:
@@ -361,7 +274,7 @@ class Supervisor(GuardedActor):
                     if later.slot.quarantine is None and not later.stuck and later.wanted:
                         later.slot.await_restart()
 
-    def _demand_stop(self, child: _Child, drain: float) -> None:
+    def _demand_stop(self, child: Child, drain: float) -> None:
         child.must_stop = child.alive
         child.stop_drain = drain
 
@@ -391,13 +304,13 @@ class Supervisor(GuardedActor):
             if self._strategy == "rest_for_one" and child.wanted and (child.ready_since is None or child.stuck):
                 return
 
-    def _start(self, child: _Child) -> None:
+    def _start(self, child: Child) -> None:
         spec, slot = child.spec, child.slot
         slot.await_start(spec.settings, keeps_requests=slot.keeps_requests)
         context = ActorContext(slot, self._inbox.control)
         child.context = context
         child.alive = True
-        overdue = _StartOverdue(slot.name, context.incarnation)
+        overdue = StartOverdue(slot.name, context.incarnation)
         child.timers.append(self.context.start_timer(spec.settings.start_timeout, overdue))
         actor: GuardedActor | None = None
         try:
@@ -413,7 +326,7 @@ class Supervisor(GuardedActor):
             context.inbox.close(slot.overdue)
             self.context.tell_self(Ended(slot.name, context.incarnation, "start_failed", None, summary))
 
-    def _send_stop(self, child: _Child, until: float) -> None:
+    def _send_stop(self, child: Child, until: float) -> None:
         child.stop_sent = True
         if child.slot.quarantine is None and not child.stuck and (self._steps is not None or not child.wanted):
             if self._comes_back(child):
@@ -423,11 +336,11 @@ class Supervisor(GuardedActor):
         child.send(Finish() if child.drained else Drain(until))
         self._arm_stop(child, until)
 
-    def _arm_stop(self, child: _Child, until: float) -> None:
+    def _arm_stop(self, child: Child, until: float) -> None:
         now = self.context.clock.monotonic()
         # A supervisor reports stuck descendants by itself; its own limit only covers its own thread.
         grace = child.spec.settings.stop_grace * (4 if child.is_supervisor else 1)
-        message = _StopOverdue(child.slot.name, child.slot.incarnation)
+        message = StopOverdue(child.slot.name, child.slot.incarnation)
         child.timers.append(self.context.start_timer(max(0.0, until - now) + grace, message))
 
     # --- shutdown ---------------------------------------------------------------------------------------------
@@ -459,6 +372,9 @@ class Supervisor(GuardedActor):
             return
         self._after = ending
         self._inbox.refuse(self._refusal_after(ending))
+        for child in self._children:
+            if not child.alive and child.slot.quarantine is None:
+                self._set_down(child)
         self._steps = self._shutdown(until)
         self._advance()
 
@@ -512,13 +428,13 @@ class Supervisor(GuardedActor):
             child.send(Quiesce())
         return lambda: all(child.gone for child in firsts) and all(child.gone or child.quiesced for child in nested)
 
-    def _comes_back(self, child: _Child) -> bool:
+    def _comes_back(self, child: Child) -> bool:
         """Whether the supervisor is ending by a failure after which its parent will bring this child back."""
         after = self._after
         failed = after is not None and after.reason in ("crashed", "gave_up")
         return failed and child.slot.keeps_requests and child.wanted
 
-    def _set_down(self, child: _Child) -> None:
+    def _set_down(self, child: Child) -> None:
         if self._comes_back(child):
             child.slot.await_restart()
         else:
@@ -526,24 +442,24 @@ class Supervisor(GuardedActor):
 
     # --- small things -----------------------------------------------------------------------------------------
 
-    def _add(self, spec: ChildSpec, *, static: bool) -> _Child:
+    def _add(self, spec: ChildSpec, *, static: bool) -> Child:
         slot = self.context.environment.slot(f"{self.context.name}/{spec.name}")
         slot.await_start(spec.settings, keeps_requests=static)
-        child = _Child(spec, slot)
+        child = Child(spec, slot)
         self._children.append(child)
         return child
 
-    def _forget(self, child: _Child) -> None:
+    def _forget(self, child: Child) -> None:
         self._children.remove(child)
         self.context.environment.forget(child.slot.name)
 
-    def _find(self, name: str) -> _Child:
+    def _find(self, name: str) -> Child:
         for child in self._children:
             if child.spec.name == name:
                 return child
         raise NotFound(f"{self.context.name} has no child {name}.", name=name)
 
-    def _answer_waiters(self, child: _Child, error: KnowledgeError | None) -> None:
+    def _answer_waiters(self, child: Child, error: KnowledgeError | None) -> None:
         waiters, child.waiters = child.waiters, []
         for envelope in waiters:
             if envelope.reply is not None:

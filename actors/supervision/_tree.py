@@ -8,20 +8,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pykka
 
 from actors.supervision._child import ChildSpec
+from actors.supervision._commands import QuarantineChild, ReleaseChild, StartChild, StopChild
 from actors.supervision._context import ActorContext
 from actors.supervision._environment import Environment
 from actors.supervision._handle import ActorHandle
 from actors.supervision._health import ActorHealth
 from actors.supervision._messages import Control, Deliver, Drain, Ended
 from actors.supervision._reply import Reply
-from actors.supervision._settings import ActorSettings
-from actors.supervision._supervisor import QuarantineChild, ReleaseChild, StartChild, StopChild, Strategy, Supervisor
+from actors.supervision._settings import ActorSettings, InboxLimits
+from actors.supervision._supervisor import Strategy, Supervisor
 from messages.envelope import Deadline
 from messages.errors import InternalError
+
+ROOT_SETTINGS: Final = ActorSettings(inbox=InboxLimits(requests=1_024, per_audience=1_024))
+"""A root is asked by the runtime alone, which may stop every store at once: one audience may fill its mailbox."""
 
 _COMMAND_SECONDS = 30.0
 _CLOSE_GRACE_SECONDS = 10.0
@@ -85,12 +90,17 @@ class Tree:
         self._ended = threading.Event()
         self._ending: Ended | None = None
         slot = self.environment.slot(name)
-        slot.await_start(settings or ActorSettings(), keeps_requests=False)
+        slot.await_start(settings or ROOT_SETTINGS, keeps_requests=False)
         self.root = SupervisorHandle(slot)
         self._context = ActorContext(slot, self._notice)
         root = Supervisor(self._context, strategy, children)
         pykka.ActorRegistry.register(root.actor_ref)
-        root._start_actor_loop()  # what pykka's own start() does after the constructor
+        try:
+            root._start_actor_loop()  # what pykka's own start() does after the constructor
+        except BaseException:
+            pykka.ActorRegistry.unregister(root.actor_ref)
+            slot.set_stopped()
+            raise
 
     def handle(self, path: str) -> ActorHandle:
         """A handle on the actor at ``path`` below the root (``store 1/lane``), whether it runs or not."""

@@ -322,10 +322,18 @@ def test_the_place_in_the_mailbox_is_free_before_the_caller_sees_its_answer() ->
             assert ask(tree.handle("a"), Echo(turn), fairness_key="me").result() == turn
 
 
-def test_a_waiting_caller_ends_its_own_wait_when_the_clocks_thread_is_held_up() -> None:
+def test_a_waiting_caller_ends_its_own_wait_when_every_thread_of_the_clock_is_held_up() -> None:
     with Tree([ChildSpec("a", Probe)]) as tree:
         leave = threading.Event()
-        tree.environment.clock.call_later(0, lambda: leave.wait(10))
+        held = threading.Semaphore(0)
+
+        def hold() -> None:
+            held.release()
+            leave.wait(10)
+
+        for _ in range(4):
+            tree.environment.clock.call_later(0, hold)
+        assert all(held.acquire(timeout=5) for _ in range(4))
         begun = time.monotonic()
         answer = failure(ask(tree.handle("a"), Park(), 0.2))
         assert time.monotonic() - begun < 0.2 + GRACE

@@ -26,7 +26,7 @@ from actors.supervision import (
 )
 from messages.errors import Busy, Denied, InternalError
 from tests.actors.supervision.test_plain_pykka import Plain
-from tests.kit.actors import Block, Echo, Probe, Raise, ask, eventually, failure
+from tests.kit.actors import Block, Echo, Park, Probe, Raise, ask, eventually, failure
 from tests.kit.scheduler import VirtualScheduler
 
 SECRET = "the text of a record"
@@ -249,18 +249,46 @@ def test_a_child_can_tell_upwards_but_not_ask() -> None:
 # --- the clock --------------------------------------------------------------------------------------------------
 
 
-def test_timers_fire_in_order_and_cancelled_ones_never() -> None:
+def test_timers_fire_once_not_before_their_time_and_cancelled_ones_never() -> None:
     clock = SystemClock()
-    seen: list[int] = []
-    done = threading.Event()
-    clock.call_later(0.03, done.set)
-    clock.call_later(0.02, lambda: seen.append(2))
-    clock.call_later(0.01, lambda: seen.append(1))
-    clock.call_later(0.005, lambda: seen.append(0)).cancel()
-    clock.call_later(-5, lambda: seen.append(-1))
-    assert done.wait(5)
-    assert seen == [-1, 1, 2]
+    seen: list[tuple[float, float]] = []
+    begun = time.monotonic()
+    done = threading.Semaphore(0)
+    for delay in (0.03, 0.01, 0.02, -5.0):
+
+        def fired(delay: float = delay) -> None:
+            seen.append((delay, time.monotonic() - begun))
+            done.release()
+
+        clock.call_later(delay, fired)
+    clock.call_later(0.005, lambda: seen.append((0.005, 0.0))).cancel()
+    assert all(done.acquire(timeout=5) for _ in range(4))
+    assert sorted(delay for delay, _ in seen) == [-5.0, 0.01, 0.02, 0.03]
+    assert all(at >= delay for delay, at in seen)
     assert clock.close()
+
+
+def test_callbacks_that_block_hold_up_nobody_elses_deadline() -> None:
+    clock = SystemClock()
+    leave, done = threading.Event(), threading.Event()
+    for _ in range(3):
+        clock.call_later(0, lambda: leave.wait(10))
+    clock.call_later(0.05, done.set)
+    assert done.wait(5)
+    leave.set()
+    assert clock.close()
+
+
+def test_an_answer_by_callback_comes_at_its_deadline_while_another_ones_callback_blocks() -> None:
+    leave, done = threading.Event(), threading.Event()
+    with Tree([ChildSpec("a", Probe)]) as tree:
+        blocking = ask(tree.handle("a"), Park(), 0.02)
+        blocking.add_done_callback(lambda _: leave.wait(10))
+        begun = time.monotonic()
+        ask(tree.handle("a"), Park(), 0.1).add_done_callback(lambda _: done.set())
+        assert done.wait(5)
+        assert time.monotonic() - begun < 0.1 + 0.25
+        leave.set()
 
 
 def test_cancelled_timers_do_not_pile_up() -> None:

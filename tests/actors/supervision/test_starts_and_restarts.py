@@ -16,6 +16,7 @@ from actors.supervision import (
     ChildSpec,
     Corruption,
     Envelope,
+    Environment,
     GuardedActor,
     Reply,
     RestartHistory,
@@ -23,6 +24,7 @@ from actors.supervision import (
     StopChild,
     Supervisor,
     Tree,
+    launch_thread,
 )
 from messages.errors import (
     Denied,
@@ -167,6 +169,45 @@ def test_a_child_that_cannot_even_be_made_is_a_failed_start() -> None:
         scheduler.advance(10)
         assert health(tree, "a").state == "quarantined"
         assert tree.handle("b").ask(Echo(1), deadline=scheduler.deadline(5)).result() == 1
+
+
+def test_a_child_whose_thread_cannot_be_started_is_a_failed_start_and_later_tried_again() -> None:
+    failures = [RuntimeError("can't start new thread")] * 2
+
+    def launch(actor: GuardedActor) -> None:
+        if actor.context.name == "root/a" and failures:
+            raise failures.pop()
+        launch_thread(actor)
+
+    with Tree([ChildSpec("a", Probe)], environment=Environment(launch=launch)) as tree:
+        eventually(lambda: health(tree, "a").state == "ready")
+        assert ask(tree.handle("a"), Echo(1)).result() == 1
+        assert health(tree, "a").incarnation == 3
+
+
+def test_a_root_whose_thread_cannot_be_started_raises_and_leaves_nothing() -> None:
+    def launch(_: GuardedActor) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(RuntimeError):
+        Tree([ChildSpec("a", Probe)], environment=Environment(launch=launch))
+
+
+def test_requests_to_a_child_of_a_supervisor_still_to_start_wait_for_it_and_unknown_ones_are_refused() -> None:
+    scheduler = VirtualScheduler(0)
+
+    def inner(context: ActorContext) -> Supervisor:
+        return Supervisor(context, "one_for_one", [ChildSpec("known", Probe)])
+
+    with scheduler.tree([ChildSpec("s", inner)]) as tree:
+        known = tree.handle("s/known").ask(Echo(1), deadline=scheduler.deadline(5))
+        unknown = tree.handle("s/unknown").ask(Echo(1), deadline=scheduler.deadline(5))
+        begun = scheduler.clock.monotonic()
+        assert known.result() == 1
+        assert isinstance(failure(unknown), NotFound)
+        assert scheduler.clock.monotonic() == begun
+        for path in ("s/unknown", "nobody", "nobody/below"):
+            assert isinstance(failure(tree.handle(path).ask(Echo(1), deadline=scheduler.deadline(5))), NotFound)
 
 
 # --- rule 4 -----------------------------------------------------------------------------------------------------
