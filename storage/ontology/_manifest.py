@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from messages.json_types import JsonObject, JsonValue
 from messages.vocabulary import ONTOLOGY_FORMAT, ONTOLOGY_MAX_BYTES
 from storage.ontology.model import FieldKind, SourceName
-from storage.records._yaml_core import Loaded, Path, load, shown
+from storage.records.yaml_core import Loaded, Path, load, shown
 
 NAME_PATTERN: Final = r"^[a-z][a-z0-9_]{0,63}$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]

@@ -21,7 +21,7 @@ from messages.vocabulary import ONTOLOGY_FORMAT
 from storage.faults import effect
 from storage.ontology._manifest import FieldSpec, Issue, Manifest, PageSpec, RelationshipSpec, read, validated
 from storage.ontology.model import FieldType, Ontology, PageType, RelationshipType, SourceName, frozen, name_key
-from storage.records._yaml_core import Path
+from storage.records.yaml_core import Path
 
 FAULT_POINTS: Final = ("ontology.core",)
 

@@ -1,6 +1,6 @@
 """A strict parser of the frontmatter that we emit: one ``key: <json>`` a line, ``  - <json>`` for list items.
 
-It answers exactly what :mod:`storage.records._yaml_core` answers, or ``None`` when the text is outside the subset; a
+It answers exactly what :mod:`storage.records.yaml_core` answers, or ``None`` when the text is outside the subset; a
 differential test holds the two together. Everything below is about refusing: each test names a way in which JSON and
 YAML part, and on any doubt the C loader decides.
 
@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 
 from messages.json_types import JsonValue
-from storage.records._yaml_core import CORE_WORDS, FLOAT, INTEGER
+from storage.records.yaml_core import CORE_WORDS, FLOAT, INTEGER
 
 _PLAIN_ASCII: Final = bytes([0x0A, *range(0x20, 0x7F)])
 # Raw C1 controls, old line breaks, byte order marks and non-characters: YAML refuses or folds them, JSON takes them.

@@ -16,9 +16,9 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from messages.json_types import JsonValue
-from storage.records import _yaml_core, _yaml_fast
-from storage.records._yaml_core import CORE_WORDS, Loaded, Span
+from storage.records import _yaml_fast, yaml_core
 from storage.records.findings import Finding
+from storage.records.yaml_core import CORE_WORDS, Loaded, Span
 
 
 class Absent(Enum):
@@ -115,7 +115,7 @@ def cut(data: bytes) -> Document | Finding:
     nul = text.find("\x00", start, closing.end())
     if nul >= 0:
         line = text.count("\n", 0, nul) + 1
-        return Finding("nul_character", "", "The frontmatter holds a NUL character; remove it.", line=line)
+        return Finding("nul", "", "The frontmatter holds a NUL character; remove it.", line=line)
     blank = _LINE_END.match(text, closing.end()) if closing[1] else None
     body_start = blank.end() if blank is not None else closing.end()
     return Document(text, start, yaml_start, closing.start(), closing.end(), body_start, newline)
@@ -151,12 +151,12 @@ def read_with_c_loader(data: bytes) -> Frontmatter | Finding:
 
 def lines_of(document: Document) -> dict[str, int]:
     """The 1-based line of each value, by its dotted path; for diagnostics, not for the usual read."""
-    return {_yaml_core.shown(path): line for path, line in _load(document).lines.items()}
+    return {yaml_core.shown(path): line for path, line in _load(document).lines.items()}
 
 
 def _load(document: Document) -> Loaded:
     # From the opening fence on, so that offsets and lines are the file's (a byte order mark apart).
-    return _yaml_core.load(document.text[document.fence_start : document.yaml_end])
+    return yaml_core.load(document.text[document.fence_start : document.yaml_end])
 
 
 def emit(values: Mapping[str, JsonValue], newline: str = "\n") -> str:
@@ -224,7 +224,7 @@ def same(one: JsonValue, other: JsonValue) -> bool:
 
 def _says(yaml: str, wanted: Mapping[str, JsonValue]) -> bool:
     """Whether these lines read as exactly the wanted values, in any order of keys."""
-    loaded = _yaml_core.load("---\n" + yaml)
+    loaded = yaml_core.load("---\n" + yaml)
     value = loaded.value
     if loaded.broken is not None or not isinstance(value, dict) or value.keys() != wanted.keys():
         return not wanted and value is None and loaded.broken is None

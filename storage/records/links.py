@@ -58,6 +58,10 @@ _RAW_HTML: Final = ("pre", "script", "style", "textarea")
 _RAW_START: Final = re.compile(r"[ ]{0,3}<(pre|script|style|textarea)(?=[ \t\r\n>]|\Z)", re.IGNORECASE)
 _RAW_END: Final = re.compile(r"</(pre|script|style|textarea)>", re.IGNORECASE)
 
+# The parser takes `[r]\[e]` for one full reference, as if its second bracket were not escaped, and loses the `[r]`.
+_ESCAPED_LABEL: Final = re.compile(r"\]\\\[")
+_DEFINITION: Final = re.compile(r"\]:")
+
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,31}:")
 _NO_TITLE: Final = re.compile(r"[\[\]|\\\s]+")
 
@@ -98,8 +102,8 @@ class Markdown:
     """What a body contains.
 
     ``doubtful`` are ranges where this parse and CommonMark may part: bracket forms that only a lax reader takes for a
-    wikilink, and raw HTML blocks that another tag's end closes. They count as no links, and text that holds one is
-    not moved between pages. Code points.
+    wikilink, raw HTML blocks that another tag's end closes, and a reference directly before an escaped bracket. They
+    count as no links, and text that holds one is not moved between pages. Code points.
     """
 
     links: tuple[Link, ...] = ()
@@ -205,6 +209,8 @@ class _Walk:
         points = _points(self._text, offsets)
         links: list[Link] = []
         doubtful = [(points[a], points[b]) for a, b in self._html if self._closes_early(points[a], points[b])]
+        if _DEFINITION.search(self._text):
+            doubtful += [found.span() for found in _ESCAPED_LABEL.finditer(self._text)]
         for opened in self._links:
             link = self._link(opened, points)
             if link is None:

@@ -89,7 +89,7 @@ def file_name(folder: str, title: str, record_id: str, taken: Callable[[str], bo
     for characters in (8, 16, 40):
         tail = f"-{mark[:characters]}"
         candidates.append(_cut(base, SLUG_MAX_BYTES - len(tail)) + tail)
-    for candidate in candidates:
+    for candidate in dict.fromkeys(candidates):
         path = f"{folder}/{candidate}.md" if folder else f"{candidate}.md"
         if not taken(path):
             return path

@@ -11,16 +11,16 @@ import re
 from bisect import bisect_left
 from typing import Final
 
+from messages.text import clip_utf16 as clip
+from messages.text import utf16_length as length
+
+__all__ = ["OffsetInsidePair", "Offsets", "clip", "length", "window"]
+
 _ASTRAL: Final = re.compile("[\U00010000-\U0010ffff]")
 
 
 class OffsetInsidePair(ValueError):
     """The offset lies between the two halves of a surrogate pair, where no text can be cut."""
-
-
-def length(text: str) -> int:
-    """The number of UTF-16 units of ``text``."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 class Offsets:
@@ -53,21 +53,6 @@ class Offsets:
     def units(self) -> int:
         """The length of the whole text in UTF-16 units."""
         return self._length + len(self._astral)
-
-
-def clip(text: str, limit: int) -> str:
-    """The longest beginning of ``text`` with at most ``limit`` units; stops one short before a split pair."""
-    if len(text) <= limit and (text.isascii() or length(text) <= limit):
-        return text
-    # No more than `limit` code points can fit, so only those are looked at.
-    head = text[: max(limit, 0)]
-    if head.isascii():
-        return head
-    units = Offsets(head)
-    try:
-        return head[: units.to_points(min(max(limit, 0), units.units))]
-    except OffsetInsidePair:
-        return head[: units.to_points(limit - 1)]
 
 
 def window(text: str, start: int, limit: int) -> tuple[str, int | None]:

@@ -126,7 +126,11 @@ def load(text: str) -> Loaded:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else _reader_line(source, error)
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML"
+        problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "not YAML")
+        if "nesting" in problem:  # the scanner looks ahead, and has a limit of its own far beyond ours
+            message = f"Values are nested deeper than {FRONTMATTER_MAX_DEPTH} levels."
+            loaded.broken = Finding("yaml_depth", "", message, line=line)
+            return loaded
         loaded.broken = Finding("yaml_syntax", "", f"The YAML cannot be read: {problem}.", line=line)
     return loaded
 
