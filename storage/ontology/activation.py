@@ -19,16 +19,16 @@ from typing import Final
 from messages.json_types import JsonObject
 from messages.vocabulary import ONTOLOGY_FORMAT
 from storage.faults import effect
-from storage.ontology._manifest import FieldSpec, Issue, Manifest, PageSpec, RelationshipSpec, read, validated
+from storage.ontology._field_types import described, field_json, field_type, holds_all, narrower
+from storage.ontology._manifest import FieldSpec, Issue, Manifest, PageSpec, RelationshipSpec, read
 from storage.ontology.model import FieldType, Ontology, PageType, RelationshipType, SourceName, frozen, name_key
 from storage.records.yaml_core import Path
 
-FAULT_POINTS: Final = ("ontology.core",)
+FAULT_POINTS: Final = (("ontology.core", "read the shipped ontology"),)
 
 CORE_PATH: Final[SourceName] = "core.yaml"
 EXTENSION_PATH: Final[SourceName] = "ontology.yaml"
 _RESERVED_FOLDERS: Final = frozenset(("claims", "relationships", "artifacts", "conversations"))
-_MAX_LIST_DEPTH: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +192,13 @@ class _Builder:
     ) -> None:
         for name, spec in specs.items():
             at = (*path, "fields", name)
-            declared = _field_type(manifest, at, spec, 0)
+            declared = field_type(manifest, at, spec, 0)
             if declared is None:
                 continue
             before = into.get(name)
             if before is not None:
-                if not _holds_all(declared, before.type):
-                    message = f"`{name}` is shipped as {_described(before.type)}; an extension can only add to it."
+                if not holds_all(declared, before.type):
+                    message = f"`{name}` is shipped as {described(before.type)}; an extension can only add to it."
                     manifest.complain("field_changed", at, message)
                     continue
                 declared = replace(declared, description=declared.description or before.type.description)
@@ -266,9 +266,9 @@ class _Builder:
                 continue
             for name, declared in self._pages[above].fields.items():
                 inherited = fields.get(name)
-                if inherited is not None and not _narrower(declared.type, inherited):
+                if inherited is not None and not narrower(declared.type, inherited):
                     if above == draft.name:
-                        message = f"`{name}` is inherited as {_described(inherited)} and can only be narrowed."
+                        message = f"`{name}` is inherited as {described(inherited)} and can only be narrowed."
                         declared.manifest.complain("field_conflict", declared.path, message, chain)
                     continue
                 fields[name] = self._with_types(declared, complain=above == draft.name)
@@ -375,90 +375,6 @@ class _Builder:
 def _wider(before: Sequence[str], added: Sequence[str]) -> list[str]:
     """Endpoint types of a label after an extension spoke of it; an empty list allows any page, and stays empty."""
     return list(dict.fromkeys((*before, *added))) if before else []
-
-
-def _field_type(manifest: Manifest, path: Path, spec: FieldSpec, depth: int) -> FieldType | None:
-    """A field as declared, its ``of`` and ``values`` checked against its type."""
-    at = (*path, "of")
-    known = len(manifest.issues)
-    of: tuple[str, ...] = ()
-    element: FieldType | None = None
-    if (spec.type == "enum") != (spec.values is not None):
-        message = "An enum needs `values`." if spec.type == "enum" else "Only an enum has `values`."
-        manifest.complain("values", (*path, "values"), message)
-    if spec.type == "page":
-        names = [spec.of] if isinstance(spec.of, str) else spec.of
-        if names is None or (isinstance(names, list) and names and all(isinstance(name, str) for name in names)):
-            of = tuple(names or ())
-        else:
-            manifest.complain("of", at, "`of` of a page must be a list of page types.")
-    elif spec.type == "list":
-        element = _element(manifest, at, spec, depth)
-    elif spec.of is not None:
-        manifest.complain("of", at, "Only a page or a list has `of`.")
-    if len(manifest.issues) > known:
-        return None
-    return FieldType(spec.type, spec.description, spec.required, tuple(spec.values or ()), of, element)
-
-
-def _element(manifest: Manifest, at: Path, spec: FieldSpec, depth: int) -> FieldType | None:
-    if depth >= _MAX_LIST_DEPTH:
-        manifest.complain("of", at, f"Lists are nested deeper than {_MAX_LIST_DEPTH}.")
-        return None
-    if spec.of is None:
-        manifest.complain("of", at, "A list needs `of`: a field type, or a field of its own.")
-        return None
-    if not isinstance(spec.of, (str, dict)):
-        manifest.complain("of", at, "`of` of a list must be a field type, or a field of its own.")
-        return None
-    inner = validated(FieldSpec, {"type": spec.of} if isinstance(spec.of, str) else spec.of, at, manifest)
-    return None if inner is None else _field_type(manifest, at, inner, depth + 1)
-
-
-def _holds_all(new: FieldType, old: FieldType) -> bool:
-    """Whether every value that ``old`` holds is still one of ``new``."""
-    if new.type != old.type or (new.required and not old.required):
-        return False
-    if new.type == "page" and new.of and not (old.of and set(old.of) <= set(new.of)):
-        return False
-    if new.element is not None and old.element is not None:
-        return _holds_all(new.element, old.element)
-    return set(old.values) <= set(new.values)
-
-
-def _narrower(new: FieldType, inherited: FieldType) -> bool:
-    """Whether every value of ``new`` is one that ``inherited`` holds: what a child type may make of a field."""
-    if new.type != inherited.type or (inherited.required and not new.required):
-        return False
-    if new.type == "page" and inherited.of and not (new.of and set(new.of) <= set(inherited.of)):
-        return False
-    if new.element is not None and inherited.element is not None:
-        return _narrower(new.element, inherited.element)
-    return set(new.values) <= set(inherited.values)
-
-
-def _described(declared: FieldType) -> str:
-    if declared.values:
-        return f"enum of {', '.join(declared.values)}"
-    if declared.of:
-        return f"page of {', '.join(declared.of)}"
-    return f"list of {_described(declared.element)}" if declared.element is not None else declared.type
-
-
-def field_json(declared: FieldType) -> JsonObject:
-    """A field as views and fingerprint see it; what has its default value is left out."""
-    shown: JsonObject = {"type": declared.type}
-    if declared.description:
-        shown["description"] = declared.description
-    if declared.required:
-        shown["required"] = True
-    if declared.values:
-        shown["values"] = list(declared.values)
-    if declared.of:
-        shown["of"] = list(declared.of)
-    if declared.element is not None:
-        shown["of"] = field_json(declared.element)
-    return shown
 
 
 def _fingerprint(

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from messages.json_types import JsonValue
-from storage.ontology.activation import field_json
+from storage.ontology._field_types import field_json
 from storage.ontology.model import FieldType, Ontology
 from storage.records.dates import parse_date, parse_instant
 from storage.records.findings import Finding

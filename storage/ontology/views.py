@@ -13,7 +13,8 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject, JsonValue
-from storage.ontology.activation import Activation, field_json
+from storage.ontology._field_types import field_json
+from storage.ontology.activation import Activation
 from storage.ontology.model import Ontology, PageType, RelationshipType
 from storage.records import utf16
 

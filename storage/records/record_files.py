@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from typing import Any, Final
 
 from messages.json_types import JsonObject, JsonValue
@@ -81,8 +82,21 @@ def parse_record(data: bytes, path: str) -> ParsedRecord | BrokenRecord:
     if len(data) > RECORD_MAX_BYTES:
         notes.add("too_long", "", f"The file has more than {RECORD_MAX_BYTES} bytes.", "note")
     record = _record(read, path, notes)
-    findings = tuple(notes.findings)
+    findings = _with_lines(read, notes.findings) if notes.findings else ()
     return ParsedRecord(record, path, digest, findings, read_only=newer)
+
+
+def _with_lines(read: Frontmatter, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings with the line of their value, or of the nearest one around it that the file has."""
+    lines = frontmatter.lines_of(read.document)
+    placed: list[Finding] = []
+    for finding in findings:
+        field, line = finding.field, finding.line
+        while field and line is None:
+            line = lines.get(field)
+            field = field[: max(field.rfind("."), field.rfind("["), 0)]
+        placed.append(replace(finding, line=line))
+    return tuple(placed)
 
 
 def _identity_findings(values: Mapping[str, JsonValue]) -> tuple[Finding, ...]:

@@ -89,7 +89,7 @@ def test_the_shipped_file_is_read_once_and_only_inside_its_fault_point() -> None
         core_activation()
         activate(None)
         activate(DEAL.encode())
-    assert passed == [name + end for name in FAULT_POINTS for end in ("", ".after")]
+    assert passed == [name + end for name, _ in FAULT_POINTS for end in ("", ".after")]
 
 
 def test_without_an_extension_core_is_effective() -> None:

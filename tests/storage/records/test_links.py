@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 
 import pyromark
 import pytest
@@ -191,10 +190,10 @@ def test_section_offsets_are_utf16_units_of_the_heading_line() -> None:
     ["[" * 20_000, "[a](" * 10_000, "![" * 10_000 + "](x)", ">" * 10_000 + "[a](b)", "[[" * 10_000, "*a _b " * 10_000,
      "[a](b)" * 5_000, "# h\n" * 5_000, "<!-- " * 10_000, "- " * 3_000 + "[a](b)", "[r]: /x\n" * 5_000 + "[r]"],
 )  # fmt: skip
-def test_hostile_bodies_are_parsed_in_time_that_grows_with_their_size(attack: str) -> None:
-    begun = time.process_time()
-    parse(attack)
-    assert time.process_time() - begun < 10
+@pytest.mark.timeout(60)
+def test_hostile_bodies_do_not_hang_the_parse(attack: str) -> None:
+    found = parse(attack)
+    assert all(0 <= link.start < link.end <= len(attack) for link in found.links)
 
 
 # Where links lead

@@ -301,6 +301,14 @@ def test_one_bad_field_is_named_and_the_rest_is_read(line: str, field: str, code
     assert not found.valid
 
 
+def test_a_finding_names_the_line_of_its_value_or_of_what_is_around_it() -> None:
+    found = parsed(
+        page("# c", "aliases:", "  - ok", "  - 3", "evidence:", "  - {path: x}", "tags: 1").replace("title", "t")
+    )
+    lines = {finding.field: finding.line for finding in found.findings}
+    assert lines == {"aliases[1]": 14, "evidence[0].path": 16, "tags": 17, "title": None}
+
+
 def test_half_an_approval_approves_nothing_and_does_no_harm() -> None:
     for block in (
         "x",
