@@ -1,0 +1,129 @@
+"""Runs ``git`` cut off from everything but one repository: no hooks, no foreign configuration, no prompt, no network.
+
+Guarantees: a call ends within its time limit, with its whole process group; inherited ``GIT_*`` variables, system and
+global configuration, attributes and hooks have no effect; what is written is synced. The repository's own
+configuration applies where it is not overruled here.
+
+Source: decisions.md section 4 (Git), WRITE-PATH.md hole 26.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from storage.faults import effect
+
+NOBODY: Final = ("Knowledge Runtime", "runtime@knowledge.invalid")
+
+_SETTINGS: Final = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.attributesFile": "/dev/null",
+    "core.excludesFile": "/dev/null",
+    "core.fsync": "objects,reference,index",
+    "core.fsyncMethod": "fsync",
+    "core.protectNTFS": "false",  # a backslash is a letter like any other here
+    "core.protectHFS": "false",
+    "core.bare": "false",
+    "core.untrackedCache": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "commit.gpgSign": "false",
+    "protocol.allow": "never",
+    "fastimport.unpackLimit": "1",  # one small pack a run: a third of the syncs that loose objects take; see tidy()
+    "advice.detachedHead": "false",
+}
+
+
+class GitMissing(Exception):
+    """There is no ``git`` on this machine, or it cannot be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a call ended. ``error`` is what Git said, in English, at most its last 2,000 characters."""
+
+    code: int
+    output: bytes
+    error: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+
+def run(
+    vault: Path,
+    arguments: Sequence[str],
+    *,
+    at: str,
+    repository: str = ".git",
+    stdin: bytes = b"",
+    timeout: float = 60.0,
+    environ: Mapping[str, str] | None = None,
+) -> Result:
+    """Run ``git`` on the vault's repository, or one that is being made, and wait for it.
+
+    A call that took too long has the code -1.
+
+    Raises :class:`GitMissing`. Blocks: never in a lane.
+    """
+    settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
+    places = [f"--git-dir={vault / repository}"] + ([f"--work-tree={vault}"] if repository == ".git" else [])
+    command = ["git", *places, *settings, *arguments]
+    with effect(at):
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=vault,
+                env=_environment(environ or {}),
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            if not vault.is_dir():
+                return Result(-1, b"", "the vault's folder is gone")
+            raise GitMissing("git is not installed, or not on PATH") from error
+        except PermissionError as error:
+            raise GitMissing("git cannot be started: permission denied") from error
+        try:
+            output, said = process.communicate(stdin, timeout)
+        except subprocess.TimeoutExpired:
+            return Result(-1, b"", f"git {arguments[0]} did not end within {timeout:g} s and was stopped")
+        finally:
+            # Also when we are interrupted: nothing of ours goes on in the repository afterwards.
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+    return Result(process.returncode, output, said.decode("utf-8", "replace").strip()[-2_000:])
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    name, email = NOBODY
+    return {
+        **kept,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_SYSTEM": "/dev/null",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": email,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": email,
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        **more,
+    }

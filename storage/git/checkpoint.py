@@ -1,0 +1,223 @@
+"""Puts settled publications into the vault's Git history, one commit each, several a run.
+
+Guarantees: ``main`` moves only from the commit that we built on to ours, in one step; a person's commits become
+parents and are never rewritten; nothing is committed while they are on another branch or in the middle of a merge; the
+index, the work tree, other branches and stashes are not touched; a commit that is reported is durable. Git is a
+readable checkpoint: SQLite's history is the promise, so every failure here is a state, not an error.
+
+Cost: proportional to the paths that change and their folders' sizes, not to the vault. Blocks on processes: runs on
+the Git queue's thread, never in a lane. One run at a time a vault.
+
+Source: decisions.md section 4 (Git); PERFORMANCE.md (Git); WRITE-PATH.md hole 26.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, assert_never
+
+from messages.errors import StorageError
+from storage.git import _repository as repository
+from storage.git._repository import BRANCH, Absent, Damaged, Foreign, Occupied, Ready
+from storage.git._run import GitMissing, Result, run
+from storage.git._stream import INCOMING_REF, PUBLICATION_TRAILER, Checkpoint, encode
+
+FAULT_POINTS: Final = (
+    ("git.look", "looking at the repository's own files"),
+    ("git.read", "opening a small file of the repository"),
+    ("git.read.read", "reading a small file of the repository"),
+    ("git.read.stat", "checking that a small file of the repository held still"),
+    ("git.refs", "asking Git for a branch"),
+    ("git.init", "making a repository beside its place"),
+    ("git.config", "writing the new repository's settings"),
+    ("git.place", "giving the new repository its name"),
+    ("git.discard", "removing a repository that was never finished"),
+    ("git.aside", "setting a damaged repository aside"),
+    ("git.sync", "making a name in the vault's folder durable"),
+    ("git.log", "looking for publications that are committed already"),
+    ("git.import", "building commits"),
+    ("git.update", "moving main to the new commits"),
+    ("git.check", "checking a repository that failed"),
+)
+
+RUN_MAX_BYTES: Final = 32 * 1024 * 1024
+_LOOK_BACK: Final = 500
+_ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The commit of each publication that is durable now. It may be fewer than were given: a run is bounded."""
+
+    commits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing was committed; try again later. ``message`` is for a person."""
+
+    reason: Literal["branch", "detached", "in_progress", "locked", "moved", "storage", "failed"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """There can be no local history here as things are."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """There is no usable repository (any more): give the whole history again, with ``whole_history=True``."""
+
+    message: str
+    set_aside: str | None
+
+
+Outcome: TypeAlias = Committed | Waiting | Unavailable | Rebuild
+
+
+def commit(
+    vault: Path, checkpoints: Sequence[Checkpoint], *, whole_history: bool, look_back: bool, timeout: float = 60.0
+) -> Outcome:
+    """Commit as many of the oldest ``checkpoints`` as one run holds.
+
+    ``whole_history`` says that they begin with the store's first publication, so that a missing repository may be made.
+    ``look_back`` finds those that a run before a crash had committed already: set it for the first run after opening.
+    """
+    try:
+        outcome = _attempt(vault, checkpoints, whole_history, look_back, timeout)
+        for _ in range(_ATTEMPTS - 1):
+            if isinstance(outcome, Waiting) and outcome.reason == "moved":
+                outcome = _attempt(vault, checkpoints, whole_history, look_back, timeout)
+        return outcome
+    except GitMissing as error:
+        return Unavailable(f"No local history is kept: {error}.")
+    except StorageError as error:
+        return Waiting("storage", error.message)
+    except OSError as error:
+        return Waiting("storage", f"The local history cannot be reached: {error.strerror}.")
+
+
+def _attempt(
+    vault: Path, checkpoints: Sequence[Checkpoint], whole_history: bool, look_back: bool, timeout: float
+) -> Outcome:
+    tip: str | None
+    match repository.inspect(vault):
+        case Foreign(message):
+            return Unavailable(message)
+        case Occupied(reason, message):
+            return Waiting(reason, message)
+        case Damaged(message):
+            return _set_aside(vault, message)
+        case Absent():
+            if not whole_history:
+                return Rebuild("The local history is missing and is built again from the store's own.", None)
+            repository.create(vault)
+            tip = None
+        case Ready(found):
+            tip = found
+            if tip is None and not whole_history:
+                return Rebuild("The local history is empty and is built again from the store's own.", None)
+        case other:
+            assert_never(other)
+    known: dict[str, str] = {}
+    if look_back and tip is not None:
+        known = _already_there(vault, tip, len(checkpoints), timeout)
+    done = {item.publication_id: known[item.publication_id] for item in checkpoints if item.publication_id in known}
+    batch = _one_run([item for item in checkpoints if item.publication_id not in known])
+    if not batch:
+        return Committed(done)
+    built = run(
+        vault, ["fast-import", "--quiet", "--force"], at="git.import", stdin=encode(batch, tip), timeout=timeout
+    )
+    commits = built.output.decode("ascii", "replace").split()
+    if not built.ok or len(commits) != len(batch):
+        return _failure(vault, tip, built, timeout)
+    # Both in one transaction, and main only if it still is where we found it.
+    moves = f"update {BRANCH} {commits[-1]} {tip or '0' * len(commits[-1])}\ndelete {INCOMING_REF}\n"
+    moved = run(
+        vault,
+        ["update-ref", "-m", "knowledge checkpoint", "--stdin"],
+        at="git.update",
+        stdin=moves.encode(),
+        timeout=timeout,
+    )
+    if not moved.ok:
+        return _failure(vault, tip, moved, timeout)
+    return Committed({**done, **{item.publication_id: oid for item, oid in zip(batch, commits, strict=True)}})
+
+
+def check(vault: Path, *, timeout: float = 600.0) -> str | None:
+    """What is wrong with the repository, or ``None``; looks for every object that ``main`` needs. For maintenance."""
+    try:
+        match repository.inspect(vault):
+            case Damaged(message) | Foreign(message):
+                return message
+            case Ready(tip) if tip is not None:
+                return _broken(vault, tip, timeout)
+            case _:
+                return None
+    except (GitMissing, OSError) as error:
+        return str(error)
+
+
+def _one_run(checkpoints: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
+    sizes = accumulate(item.size for item in checkpoints)
+    return checkpoints[: max(1, sum(1 for _ in takewhile(lambda size: size <= RUN_MAX_BYTES, sizes)))]
+
+
+def _already_there(vault: Path, tip: str, batch: int, timeout: float) -> dict[str, str]:
+    """Publication ids of the newest commits, found by their trailer."""
+    log = run(
+        vault,
+        [
+            "log",
+            f"--max-count={batch + _LOOK_BACK}",
+            f"--format=%H %(trailers:key={PUBLICATION_TRAILER},valueonly)",
+            tip,
+        ],
+        at="git.log",
+        timeout=timeout,
+    )
+    if not log.ok:
+        return {}  # a damaged history shows in the import that follows
+    pairs = (line.split() for line in log.output.decode("utf-8", "replace").splitlines())
+    return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
+
+
+def _failure(vault: Path, tip: str | None, failed: Result, timeout: float) -> Outcome:
+    said = failed.error
+    if "but expected" in said or "reference already exists" in said:
+        return Waiting("moved", "Somebody committed at the same moment; the checkpoint is built again on top of it.")
+    if ".lock" in said and "File exists" in said:
+        return Waiting(
+            "locked",
+            "Another Git program is at work in the vault, or one was stopped and left a lock file behind. If none is "
+            f"running, remove that file. Git said: {said}",
+        )
+    if failed.code < 0 or any(words in said for words in ("No space left", "Read-only file", "Permission denied")):
+        return Waiting("storage", f"The checkpoint could not be written. Git said: {said}")
+    broken = None if tip is None else _broken(vault, tip, timeout)
+    if broken is not None:
+        return _set_aside(vault, broken)
+    return Waiting("failed", f"The checkpoint failed. Git said: {said}")
+
+
+def _broken(vault: Path, tip: str, timeout: float) -> str | None:
+    result = run(
+        vault,
+        ["fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", "--no-progress", tip],
+        at="git.check",
+        timeout=timeout,
+    )
+    return None if result.code in (0, -1) else f"objects are missing or damaged ({result.error.splitlines()[0:1]})"
+
+
+def _set_aside(vault: Path, message: str) -> Rebuild:
+    name = repository.set_aside(vault)
+    return Rebuild(f"The local history was damaged ({message}). It was set aside as {name} and is built again.", name)

@@ -1,0 +1,240 @@
+"""What the Git queue does when idle (decisions.md section 4): the index follows, packs become few."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from storage.faults import installed
+from storage.git import Checkpoint, Committed, IndexState, commit, idle, sync_index, tidy
+from storage.git.idle import FAULT_POINTS
+from tests.storage.test_git import checkpoint, committed, git
+
+CURRENT = IndexState("current")
+
+
+def publish(vault: Path, number: int, path: str, data: bytes | None, *, whole_history: bool = False) -> None:
+    """A publication as the store makes it: the file first, then its checkpoint."""
+    file = vault / path
+    if data is None:
+        file.unlink()
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    committed(vault, [checkpoint(number, (path, data))], whole_history=whole_history)
+
+
+def status(vault: Path) -> list[str]:
+    return git(vault, "status", "--porcelain").splitlines()
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    path = tmp_path / "vault"
+    path.mkdir()
+    publish(path, 1, "private/a.md", b"a\n", whole_history=True)
+    publish(path, 2, "private/b.md", b"b\r\n")
+    (path / "vault.json").write_text("{}")
+    (path / "private/artifacts/r").mkdir(parents=True)
+    (path / "private/artifacts/r/excerpt.txt").write_text("x")
+    (path / "conversations/s/artifacts/r").mkdir(parents=True)
+    (path / "conversations/s/artifacts/r/excerpt.txt").write_text("x")
+    (path / "private/.kr-1.0.1").write_text("staged")
+    return path
+
+
+def test_a_persons_status_is_clean_when_idle_and_shows_their_edits_only(vault: Path) -> None:
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == []
+    publish(vault, 3, "private/people/c.md", b"c\n")
+    publish(vault, 4, "private/a.md", b"changed\n")
+    publish(vault, 5, "private/b.md", None)
+    assert status(vault) != []
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == []
+    (vault / "private/a.md").write_text("edited by hand\n")
+    assert status(vault) == [" M private/a.md"]
+    assert git(vault, "fsck", "--strict") == ""
+
+
+def test_an_index_that_is_current_costs_no_process(vault: Path) -> None:
+    sync_index(vault)
+    passed: list[str] = []
+    with installed(passed.append):
+        assert sync_index(vault) == CURRENT
+    assert {name for name in passed if name.startswith("git.index")} == set()
+
+
+def test_an_edit_before_the_index_follows_is_still_shown_as_an_edit(vault: Path) -> None:
+    publish(vault, 3, "private/a.md", b"published\n")
+    (vault / "private/a.md").write_text("edited on top\n")
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == [" M private/a.md"]
+    assert "-published" in git(vault, "diff")
+
+
+def test_files_that_did_not_change_are_not_read_again(vault: Path) -> None:
+    sync_index(vault)
+    before = git(vault, "ls-files", "--debug", "private/b.md")
+    publish(vault, 3, "private/a.md", b"changed\n")
+    assert sync_index(vault) == CURRENT
+    assert git(vault, "ls-files", "--debug", "private/b.md") == before
+
+
+def test_staged_changes_of_a_person_are_left_as_they_are(vault: Path) -> None:
+    sync_index(vault)
+    (vault / "private/mine.md").write_text("mine\n")
+    git(vault, "add", "private/mine.md")
+    publish(vault, 3, "private/c.md", b"c\n")
+    index = (vault / ".git/index").read_bytes()
+    left = sync_index(vault)
+    assert left.state == "left_alone"
+    assert "staged" in left.message
+    assert (vault / ".git/index").read_bytes() == index
+    assert not (vault / ".git/index.lock").exists()
+    git(vault, "reset", "-q")
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == ["?? private/mine.md"]
+
+
+def test_a_commit_of_a_person_moves_the_index_and_ours_follow_it(vault: Path) -> None:
+    sync_index(vault)
+    (vault / "private/mine.md").write_text("mine\n")
+    git(vault, "add", "private/mine.md")
+    git(vault, "commit", "-q", "-m", "mine")
+    publish(vault, 3, "private/c.md", b"c\n")
+    assert git(vault, "show", "main:private/mine.md") == "mine\n"
+    left = sync_index(vault)
+    git(vault, "reset", "-q")
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == []
+    assert left.state == "left_alone"  # the index was at their commit, not where we had left it
+
+
+def test_a_half_finished_merge_keeps_its_index(vault: Path) -> None:
+    sync_index(vault)
+    (vault / ".git/MERGE_HEAD").write_text(git(vault, "rev-parse", "main"))
+    index = (vault / ".git/index").read_bytes()
+    assert sync_index(vault).state == "left_alone"
+    assert (vault / ".git/index").read_bytes() == index
+
+
+@pytest.mark.parametrize("content", [b"", b"DIRC\0\0\0\2"])
+def test_a_lock_of_another_git_program_is_explained_and_never_removed(vault: Path, content: bytes) -> None:
+    (vault / ".git/index.lock").write_bytes(content)
+    left = sync_index(vault)
+    assert left.state == "left_alone"
+    assert "index.lock since 20" in left.message
+    assert (vault / ".git/index.lock").read_bytes() == content
+    (vault / ".git/index.lock").unlink()
+    assert sync_index(vault) == CURRENT
+
+
+def test_a_lock_that_we_left_when_we_were_killed_is_taken_over(vault: Path) -> None:
+    (vault / ".git/index.lock").write_bytes(idle._LOCK_TEXT)
+    assert sync_index(vault) == CURRENT
+    assert not (vault / ".git/index.lock").exists()
+
+
+def test_a_person_who_stages_meanwhile_is_told_to_wait_and_loses_nothing(vault: Path) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    (vault / "private/mine.md").write_text("mine\n")
+    refused: list[int] = []
+
+    def stage(name: str) -> None:
+        if name in ("git.index.compare", "git.index.read", "git.index.place"):
+            refused.append(subprocess.run(["git", "add", "private/mine.md"], cwd=vault, capture_output=True).returncode)
+
+    with installed(stage):
+        assert sync_index(vault) == CURRENT
+    assert refused
+    assert all(refused)
+    assert status(vault) == ["?? private/mine.md"]
+
+
+def test_a_kill_at_any_point_leaves_an_index_that_is_brought_up_next_time(vault: Path) -> None:
+    sync_index(vault)
+    hits = 0
+    for number, name in enumerate(sorted(name for name, _ in FAULT_POINTS if name.startswith("git.index"))):
+        for point in (name, f"{name}.after"):
+            publish(vault, 100 + 2 * number + point.endswith(".after"), f"private/{point}.md", point.encode())
+            child = os.fork()
+            if child == 0:
+
+                def kill(passed: str, point: str = point) -> None:
+                    if passed == point:
+                        os.kill(os.getpid(), signal.SIGKILL)
+
+                try:
+                    with installed(kill):
+                        sync_index(vault)
+                finally:
+                    os._exit(0)
+            hits += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            assert sync_index(vault) == CURRENT, point
+            assert status(vault) == [], point
+            assert not (vault / ".git/index.lock").exists()
+    assert hits > 15
+
+
+@pytest.mark.parametrize("name", [name for name, _ in FAULT_POINTS if name.startswith("git.index")])
+def test_a_failing_disk_leaves_the_index_alone(vault: Path, name: str) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+
+    def fail(passed: str) -> None:
+        if passed == name:
+            raise OSError(28, "No space left on device")
+
+    with installed(fail):
+        sync_index(vault)
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == []
+
+
+def test_small_packs_are_packed_together_and_nothing_of_a_persons_is_lost(
+    vault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "PACKS_MAX", 6)
+    git(vault, "reset", "-q")
+    (vault / "private/a.md").write_text("stashed\n")
+    git(vault, "stash")
+    assert not tidy(vault)
+    for number in range(3, 9):
+        outcome = commit(vault, [one(number)], whole_history=False, look_back=False)
+        assert isinstance(outcome, Committed)
+    assert len(list((vault / ".git/objects/pack").glob("*.pack"))) > 6
+    assert tidy(vault)
+    assert len(list((vault / ".git/objects/pack").glob("*.pack"))) < 4
+    assert git(vault, "rev-list", "--count", "main").strip() == "8"
+    assert "stashed" in git(vault, "stash", "show", "-p")
+    assert git(vault, "fsck", "--strict", "--no-dangling") == ""
+
+
+def one(number: int) -> Checkpoint:
+    return checkpoint(number, ("private/a.md", f"{number}\n".encode()))
+
+
+def test_without_git_nothing_is_done_and_it_is_said(vault: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert not tidy(vault)
+    left = sync_index(vault)
+    assert left.state == "left_alone"
+    assert "not installed" in left.message
+    assert not (vault / ".git/index.lock").exists()
+
+
+def test_every_point_that_idle_work_passes_is_declared(vault: Path) -> None:
+    passed: set[str] = set()
+    with installed(passed.add):
+        sync_index(vault)
+        publish(vault, 3, "private/c.md", b"c\n")
+        sync_index(vault)
+        tidy(vault)
+    mine = {name.removesuffix(".after") for name in passed if name.startswith(("git.index", "git.count", "git.repack"))}
+    assert mine == {name for name, _ in FAULT_POINTS} - {"git.repack"}
