@@ -52,6 +52,8 @@ class Service(Protocol):
 
     def health(self) -> JsonObject: ...
 
+    def busy(self) -> bool: ...
+
 
 class OpenCalls:
     """The calls of one connection between their request and their answer. Any thread."""

@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 class PendingAnswer(Protocol):
     """One call on its way, as the bridge returns it. See ``host_bridge.bridge``."""
 
-    def add_done_callback(self, fn: Callable[[PendingAnswer], None]) -> None:
-        """``fn`` runs once the answer is ready to be delivered; any thread; at once when it is already."""
+    def add_done_callback(self, callback: Callable[[PendingAnswer], None], /) -> None:
+        """``callback`` runs once the answer is ready to be delivered; any thread; at once when it is already."""
 
     def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
         """Check the permit and call ``hand_over`` in one step, or raise the ``KnowledgeError`` instead."""
@@ -57,15 +57,15 @@ class WakePipe:
     """Wakes a thread that polls: ``wake`` may be called from any thread and from a signal handler."""
 
     def __init__(self) -> None:
-        self.reader, self._writer = os.pipe()
+        self.reader, self.writer = os.pipe()
         os.set_blocking(self.reader, False)
-        os.set_blocking(self._writer, False)
+        os.set_blocking(self.writer, False)
         self._lock = threading.Lock()
         self._closed = False
 
     def wake(self) -> None:
         try:
-            os.write(self._writer, b"x")
+            os.write(self.writer, b"x")
         except (BlockingIOError, OSError):
             pass  # full: it is awake already; closed: nobody is there to be woken
 
@@ -80,7 +80,7 @@ class WakePipe:
             if not self._closed:
                 self._closed = True
                 os.close(self.reader)
-                os.close(self._writer)
+                os.close(self.writer)
 
 
 class LineReader:

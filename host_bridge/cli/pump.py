@@ -44,6 +44,7 @@ class McpDialect:
     call = "tools/call"
     initialized = "notifications/initialized"
     cancelled = "notifications/cancelled"
+    shutdown = None  # an MCP client ends by closing its end
 
     def failed_call(self, error: OwnerError, handshake: bool) -> JsonObject:
         """The answer to a tool call that has none: a result that says so, since models see results."""
@@ -58,6 +59,7 @@ class HostDialect:
     call = "tools.call"
     initialized = None
     cancelled = None  # a cancelled call is still answered
+    shutdown = "shutdown"
 
     def failed_call(self, error: OwnerError, handshake: bool) -> JsonObject:
         return {"error": {"code": -32000, "message": error.message, "data": error.to_json()}}
@@ -272,7 +274,9 @@ class Pump:
             if key == self._swallow:
                 self._handshake_repeated()
                 return
-            self._open.pop(key, None)
+            answered = self._open.pop(key, None)
+            if answered is not None and answered.method == self._dialect.shutdown:
+                self._ending = self._input_ended = True
         elif message is not None and message.get("method") == ENDING:
             self._ending = True
             return

@@ -45,7 +45,7 @@ def _end(place: str, holder: Holder | None) -> int | None:
     try:
         connection = reach(place, start=False, timeout=5.0)
     except OwnerError as error:
-        if error.code != "stopping":
+        if error.code == "open_elsewhere":
             raise
         return _signal(holder)
     try:

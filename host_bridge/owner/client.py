@@ -207,7 +207,8 @@ def reach(
                 fields={"pid": holder.pid},
             )
         if holder is not None and holder.socket is not None:
-            connection = _greet(holder, params, max(until - time.monotonic(), 0.1))
+            # One that we started ourselves is as new as we are, whatever it says: replacing it would never end.
+            connection = _greet(holder, params, max(until - time.monotonic(), 0.1), replace=attempts == 0)
             if connection is not None:
                 return connection
         if not start:
@@ -225,7 +226,7 @@ def reach(
         # It listens, or another process won the race and does: either way the lock file names the socket now.
 
 
-def _greet(holder: Holder, params: JsonObject, timeout: float) -> Connection | None:
+def _greet(holder: Holder, params: JsonObject, timeout: float, *, replace: bool) -> Connection | None:
     """A connection that was welcomed; None when the holder is dead, ending, or agreed to hand over to us."""
     connection = _connect(holder, min(timeout, 5.0))
     if connection is None:
@@ -235,9 +236,8 @@ def _greet(holder: Holder, params: JsonObject, timeout: float) -> Connection | N
         if not isinstance(welcome, dict):
             raise Lost("no welcome")
         connection.hello = dict(welcome)
-        if (_is_newer_than(str(welcome.get("version"))) or welcome.get("protocol") != OWNER_PROTOCOL) and _hands_over(
-            connection, welcome
-        ):
+        outdated = replace and _is_newer_than(str(welcome.get("version")))
+        if (outdated or welcome.get("protocol") != OWNER_PROTOCOL) and _hands_over(connection, welcome):
             connection.close()
             return None
         return connection

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import host_bridge
 from host_bridge.owner import address, client
-from messages.errors import OpenElsewhere, StoreUnavailable
+from messages.errors import OpenElsewhere, StorageError, StoreUnavailable
 
 NETWORK_FILE_SYSTEMS = frozenset(
     "9p acfs afpfs afs beegfs ceph cifs coda davfs fuse.ceph fuse.curlftpfs fuse.davfs fuse.gcsfuse fuse.glusterfs "
@@ -65,11 +65,24 @@ def take_owner_lock(
 
     ``hand_over`` asks an idle detached owner to end first. A holder that answers nobody any more (it is shutting
     down) is waited for, at most ``wait`` seconds in all. ``socket`` is where this owner will listen, None for a
-    program that runs the bridge in its own process. Raises :class:`StoreUnavailable` on a network file system.
+    program that runs the bridge in its own process. Raises :class:`StoreUnavailable` on a network file system and
+    :class:`StorageError` for a directory that cannot be used.
     """
     directory = os.path.realpath(os.fspath(knowledge_dir))
+    try:
+        return _take(directory, socket, hand_over, wait, file_system or file_system_of)
+    except OSError as error:
+        raise StorageError(
+            f"Cannot use {directory}: {error.strerror}. Choose another state directory with --state-dir.",
+            retry="never",
+        ) from error
+
+
+def _take(
+    directory: str, socket: str | None, hand_over: bool, wait: float, file_system: Callable[[str], str]
+) -> OwnerLock:
     address.make_private(directory)
-    kind = (file_system or file_system_of)(directory)
+    kind = file_system(directory)
     if kind in NETWORK_FILE_SYSTEMS:
         raise StoreUnavailable(
             f"{directory} lies on a network file system ({kind}), whose locks cannot be trusted. "

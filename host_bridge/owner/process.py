@@ -13,6 +13,7 @@ import fcntl
 import json
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,6 @@ from messages.errors import InternalError, KnowledgeError, OpenElsewhere, StoreU
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from host_bridge.bridge import KnowledgeBridge
-    from host_bridge.config import Configuration
     from messages.json_types import JsonObject
 
 DRAIN_SECONDS = 5.0
@@ -98,10 +98,6 @@ def _take(state_dir: str, *, hand_over: bool) -> OwnerLock:
         return take_owner_lock(address.knowledge_dir(state_dir), socket=path, hand_over=hand_over)
     except address.UnsafePlace as error:
         raise StoreUnavailable(str(error)) from error
-    except OSError as error:
-        raise StoreUnavailable(
-            f"Cannot use {address.knowledge_dir(state_dir)}: {error.strerror}. Choose another with --state-dir."
-        ) from error
 
 
 def _own(
@@ -121,8 +117,7 @@ def _own(
 
     logs.configure(level=logging.WARNING if stdio else logging.INFO)
     try:
-        configuration = _configuration(state_dir)
-        bridge = _open_bridge(state_dir, configuration, lock)
+        bridge = _open_bridge(state_dir, lock)
     except KnowledgeError as error:
         _log.error("the owner could not start", extra={"code": error.code})
         if detached:
@@ -134,19 +129,20 @@ def _own(
         listener,
         lock.socket,
         bridge,
-        lambda: configuration.default_agent,
+        lambda: bridge.configuration.default_agent,
         detached=detached,
-        idle_seconds=configuration.runtime.owner_idle.total_seconds(),
+        idle_seconds=bridge.configuration.runtime.owner_idle.total_seconds(),
         parent=os.getppid() if stdio else None,
     )
     serving.stop_on_signals(server)
     _log.info("owner up", extra={"pid": os.getpid(), "version": host_bridge.__version__, "detached": detached})
     if wire is None:
         if not detached:
-            print(f"knowledge {host_bridge.__version__} owns {state_dir} (pid {os.getpid()}).", file=sys.stderr)  # noqa: T201
+            sys.stderr.write(f"knowledge {host_bridge.__version__} owns {state_dir} (pid {os.getpid()}).\n")
+            sys.stderr.flush()
         server.run()
         server.refuse_new()
-        bridge.close(drain_seconds=DRAIN_SECONDS)
+        stuck = _close(bridge, DRAIN_SECONDS)
     else:
         from host_bridge.stdio import StdioHost
 
@@ -155,24 +151,33 @@ def _own(
         server.refuse_new()
         host.stop_accepting()
         host_left = reason in ("stdin closed", "stdout closed")
-        bridge.close(drain_seconds=serving.EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
+        stuck = _close(bridge, serving.EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
         host.finish()
+    signal.set_wakeup_fd(-1)
     server.close()
+    if stuck:
+        # A thread that sits in a system call would keep the process, and with it the lock, for ever.
+        sys.stderr.flush()
+        os._exit(1)
     return 0
 
 
-def _configuration(state_dir: str) -> Configuration:
-    from host_bridge.config import load_configuration
+def _close(bridge: KnowledgeBridge, drain_seconds: float) -> bool:
+    """Close the bridge; whether an actor was left stuck in a call."""
+    try:
+        bridge.close(drain_seconds=drain_seconds)
+    except KnowledgeError as error:
+        _log.error("the runtime did not close", extra={"code": error.code})
+        return True
+    return False
 
-    return load_configuration(Path(state_dir, "knowledge.yaml"))
 
-
-def _open_bridge(state_dir: str, configuration: Configuration, lock: OwnerLock) -> KnowledgeBridge:
+def _open_bridge(state_dir: str, lock: OwnerLock) -> KnowledgeBridge:
     """The runtime itself: imported only now, when clients can already queue at the socket."""
     try:
         from host_bridge.bridge import KnowledgeBridge
 
-        return KnowledgeBridge(Path(state_dir), config=configuration, owner_lock=lock)
+        return KnowledgeBridge(Path(state_dir), owner_lock=lock)
     except KnowledgeError:
         raise
     except Exception as error:

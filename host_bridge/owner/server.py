@@ -37,6 +37,7 @@ EOF_DRAIN_SECONDS = 1.5
 SHUTDOWN_DRAIN_SECONDS = 5.0
 _FLUSH_SECONDS = 1.0
 _CHECK_SECONDS = 5.0
+_QUEUE_SECONDS = 0.05
 _ENDING = jsonrpc.dump({"jsonrpc": "2.0", "method": ENDING})
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,11 @@ class OwnerServer:
         self._sessions: set[Session] = set()
         self._wake = WakePipe()
         self._mcp: McpHost | None = None
+
+    @property
+    def wakeup_descriptor(self) -> int:
+        """Writing a byte to it wakes :meth:`run`."""
+        return self._wake.writer
 
     def run(self) -> str:
         """Accept until told to stop, idle for long enough (detached) or without the ``parent`` that is our host."""
@@ -176,7 +182,10 @@ class OwnerServer:
         with self._lock:
             if not self.detached or self._sessions:
                 return float("inf")
-            return self._idle_since + self._idle_seconds
+        if self.service.busy():
+            # A client left while its accepted write was finished: its time of rest has not begun.
+            self._idle_since = self._clock()
+        return self._idle_since + self._idle_seconds
 
     def _accept(self) -> None:
         try:
@@ -390,15 +399,16 @@ def refuse_connection(connection: socket.socket, error: KnowledgeError, *, patie
 
 
 def refuse_everybody(listener: socket.socket, error: KnowledgeError, seconds: float) -> None:
-    """Tell the clients that wait for this owner why it cannot serve, for at most ``seconds``."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
+    """Tell the clients that wait for this owner why it cannot serve: the first within ``seconds``, then the queue."""
+    left = seconds
+    while True:
         listener.settimeout(left)
         try:
             connection, _ = listener.accept()
         except OSError:
             return
         refuse_connection(connection, error, patience=1.0)
+        left = _QUEUE_SECONDS
 
 
 def stop_on_signals(server: OwnerServer) -> None:
@@ -409,6 +419,9 @@ def stop_on_signals(server: OwnerServer) -> None:
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
+    # The kernel may hand a signal to any thread; the byte it leaves in the pipe wakes the main one, where Python's
+    # handlers run.
+    signal.set_wakeup_fd(server.wakeup_descriptor, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
 
