@@ -202,7 +202,7 @@ def _make_vault(folder: Path, marks: Marks) -> None:
             files.unlink(root_fd, MANIFEST_NAME, at="create.manifest")
             name = f".kr-create-{uuid.uuid4()}"
             files.close(files.create_file(root_fd, name, wanted.encode(), at="create.manifest"))
-            can = replace.probe(root_fd, name[-12:])
+            can = replace.probe(root_fd)
             replace.move(can, root_fd, name, root_fd, MANIFEST_NAME, at="create.manifest")
         fd, _status = files.open_file(root_fd, MANIFEST_NAME, at="create.manifest")
         try:
@@ -211,14 +211,26 @@ def _make_vault(folder: Path, marks: Marks) -> None:
             files.close(fd)
     finally:
         files.close(root_fd)
-    # Up to the folder that holds the store's folder: a lost name there would lose everything below it.
+    # A lost name above the store would lose everything below it.
     vault = folder / VAULT_NAME
-    for path in (vault / PRIVATE.key, vault, folder, folder.parent, folder.parent.parent):
+    for path in (vault / PRIVATE.key, vault, folder, *_folders_above(folder)):
         fd = files.open_root(path, at="create.sync")
         try:
             files.fsync(fd, at="create.sync")
         finally:
             files.close(fd)
+
+
+def _folders_above(folder: Path) -> list[Path]:
+    """The folders above the store on the same disk that we may sync: any of them may have been made for it."""
+    found: list[Path] = []
+    with effect("create.folder"):
+        device = folder.stat().st_dev
+        for path in folder.absolute().parents:
+            if path.stat().st_dev != device or not os.access(path, os.R_OK | os.W_OK):
+                break
+            found.append(path)
+    return found
 
 
 def open_state(
@@ -292,7 +304,7 @@ def _recover(state: StoreState, marks: Marks, here: Machine, *, probe: bool) -> 
     if isinstance(verdict, FailedClosed):
         raise verdict
     if probe:
-        state.can = replace.probe(state.root_fd, f"{state.incarnation}")
+        state.can = replace.probe(state.root_fd)
     unpruned = journal.unpruned(state.db)
     state.unpruned = len(unpruned)
     state.manifest_stamp = stamp if verdict == "open" else None

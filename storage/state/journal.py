@@ -24,7 +24,7 @@ _ENTRY_COLUMNS = (
     "p.id, p.publication_id, r.key, p.sequence, p.generation, p.request_id, p.payload_hash, p.operation, p.actor, "
     "p.accepted_at, p.settled_at, p.state, p.fixed, p.receipt"
 )
-_ENTRIES = f"SELECT {_ENTRY_COLUMNS} FROM publication p JOIN partition r ON r.id = p.partition"  # noqa: S608
+_ENTRIES = f"SELECT {_ENTRY_COLUMNS} FROM publication p JOIN partition r ON r.id = p.partition"
 
 
 def digest(data: bytes) -> str:

@@ -52,10 +52,15 @@ class Looked:
     busy: bool | None
 
 
-def probe(root_fd: int, token: str) -> Capabilities:
-    """Try exchange, no-replace, leases and case folding with files of our own in the vault's root."""
-    first, second, third = f".kr-probe-{token}-a", f".kr-probe-{token}-b", f".kr-probe-{token}-c"
+def probe(root_fd: int) -> Capabilities:
+    """Try exchange, no-replace, leases and case folding with files of our own in the vault's root.
+
+    Their names are always the same, so what an interrupted probe left is removed by the next one.
+    """
+    first, second, third = (f".kr-probe-{part}" for part in "abc")
     try:
+        for name in (first, second, third):
+            files.unlink(root_fd, name, at="probe.file")
         for name in (first, second):
             files.close(files.create_file(root_fd, name, name.encode(), at="probe.file"))
         exchange = _able(lambda: files.exchange(root_fd, first, root_fd, second, at="probe.file"))
