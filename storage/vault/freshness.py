@@ -378,22 +378,21 @@ class Watch:
         if not mask & kernel.IS_FOLDER:
             self._paths.add(path)
         elif path != ARTIFACTS_NAME:
-            self._handle_folder(path, name, entered=bool(mask & (kernel.CREATE | kernel.MOVED_TO)), mask=mask)
+            self._folders.add(path)
+            # Of its rights alone, whether it can still be read shows when it is looked at.
+            if mask & (kernel.CREATE | kernel.MOVED_TO | kernel.DELETE | kernel.MOVED_FROM):
+                self._enter(path, name)
 
-    def _handle_folder(self, path: str, name: str, *, entered: bool, mask: int) -> None:
-        from storage.vault import _inotify as kernel
-
-        self._folders.add(path)
-        if not entered and not mask & (kernel.DELETE | kernel.MOVED_FROM):
-            return  # its rights changed: whether it can still be read shows when it is looked at
+    def _enter(self, path: str, name: str) -> None:
+        """Another folder, or none, is at the path now. Whichever event said so: of two folders that change places, the
+        last event for either path is that it was left."""
         self._drop_findings(path)
         if self._watched is not None:
             self._watched.forget_below(path)
-        if not entered or self._rescan or self._root_fd is None:
+        if self._rescan or self._root_fd is None:
             return
-        refusal = folder_refusal(name, path.count("/") + 1, self._limits)
-        if refusal is not None:
-            self._findings[path] = ScanFinding(path, refusal)
+        if folder_refusal(name, path.count("/") + 1, self._limits) is not None:
+            self._paths.add(path)
             return
         try:
             # The watch comes before the listing: what is made in between is seen twice, never not at all.

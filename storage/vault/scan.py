@@ -220,7 +220,7 @@ def look(root_fd: int, paths: Iterable[str], limits: ScanLimits) -> Looked:
             for path in members:
                 name = path.rpartition("/")[2]
                 status = files.stat_entry(fd, name, at="scan.look")
-                seen[path] = None if status is None else _judge(path, name, not folder, status)
+                seen[path] = None if status is None else _judge(path, name, limits, status)
                 if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
                     linked.add(path)
         except OSError as error:
@@ -269,12 +269,15 @@ def folder_refusal(name: str, depth: int, limits: ScanLimits) -> FindingCode | N
     return "too_deep" if depth > limits.depth else None
 
 
-def _judge(path: str, name: str, top: bool, status: os.stat_result) -> Stamp | ScanFinding | None:
+def _judge(path: str, name: str, limits: ScanLimits, status: os.stat_result) -> Stamp | ScanFinding | None:
     if is_passed_over(name):
         return None
     if not _is_utf8(name):
         return ScanFinding(_printable(path), "name_not_utf8")
-    if is_note_name(name, top=top):
+    if stat.S_ISDIR(status.st_mode):
+        code = folder_refusal(name, path.count("/") + 1, limits)
+        return None if code is None else ScanFinding(path, code)
+    if is_note_name(name, top="/" not in path):
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             return Stamp.of(status)
         return ScanFinding(path, _refusal(status))
@@ -284,8 +287,6 @@ def _judge(path: str, name: str, top: bool, status: os.stat_result) -> Stamp | S
 def _refusal(status: os.stat_result) -> FindingCode:
     if stat.S_ISLNK(status.st_mode):
         return "symlink"
-    if stat.S_ISDIR(status.st_mode):
-        return "folder_named_as_note"
     return "hardlink" if stat.S_ISREG(status.st_mode) else "not_a_file"
 
 

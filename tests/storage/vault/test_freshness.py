@@ -15,6 +15,7 @@ import pytest
 
 from messages.errors import ScanIncomplete, StoreUnavailable
 from messages.vocabulary import PRIVATE, Partition
+from storage import files
 from storage.faults import installed
 from storage.files import Stamp
 from storage.vault import ScanLimits, freshness, open_watch
@@ -214,21 +215,37 @@ def edit_the_ontology(root: Path) -> set[str]:
 
 def exchange(root: Path) -> set[str]:
     (root / ".kr-1.0.1").write_text("proposed")
-    fd = os.open(root, os.O_RDONLY)
-    try:
-        from storage import files
-
-        files.exchange(fd, ".kr-1.0.1", fd, "note.md", at="test")
-    finally:
-        os.close(fd)
+    swap(root / ".kr-1.0.1", root / "note.md")
     return {"note.md"}
+
+
+def swap(first: Path, second: Path) -> None:
+    root = os.open("/", os.O_RDONLY)
+    try:
+        files.exchange(root, str(first), root, str(second), at="test")
+    finally:
+        os.close(root)
+
+
+def exchange_two_folders(root: Path) -> set[str]:
+    (root / "team").mkdir()
+    (root / "team/bob.md").write_text("Bob")
+    swap(root / "people", root / "team")
+    (root / "people/later.md").write_text("heard in what was team")
+    (root / "team/later.md").write_text("heard in what was people")
+    return {"people/ada.md", "people/bob.md", "people/later.md", "team/ada.md", "team/later.md"}
+
+
+def exchange_a_folder_and_a_note(root: Path) -> set[str]:
+    swap(root / "people", root / "note.md")
+    return {"people/ada.md", "note.md"}
 
 
 KINDS = [
     save_in_place, save_by_rename, save_with_a_backup, same_size_with_restored_mtime, write_through_a_mapping, truncate,
     create, delete, rename, move_out, move_in, new_folders, move_a_folder, move_a_folder_out, remove_a_folder,
     replace_a_folder, move_a_folder_then_write_into_it, give_it_a_second_name, replace_by_a_symbolic_link,
-    make_a_note_a_folder, edit_the_ontology, exchange,
+    make_a_note_a_folder, edit_the_ontology, exchange, exchange_two_folders, exchange_a_folder_and_a_note,
 ]  # fmt: skip
 
 
@@ -241,6 +258,10 @@ def test_the_next_drain_names_every_change_of_any_kind_without_a_scan(
     assert known.scans == 1
     known.assert_exact()
     assert known.refresh() == set()
+    heard = {Path(folder, "heard.md") for folder, _, _ in os.walk(known.root) if not folder.endswith(".md")}
+    for path in heard:
+        path.write_text("every folder is still listened to")
+    assert known.refresh() == {path.relative_to(known.root).as_posix() for path in heard}
 
 
 def test_an_unchanged_partition_is_told_by_three_calls_whatever_its_size(tmp_path: Path) -> None:
@@ -309,7 +330,7 @@ def test_random_changes_are_followed_exactly(known: Known, seed: int) -> None:
         target = rng.choice(places()) / rng.choice(names)
         entries = sorted(Path(base, name) for base, below, names in os.walk(root) for name in below + names)
         victim = rng.choice(entries) if entries else target
-        action = rng.randrange(8)
+        action = rng.randrange(9)
         try:
             if action < 3:
                 target.write_text(str(rng.random()))
@@ -319,8 +340,10 @@ def test_random_changes_are_followed_exactly(known: Known, seed: int) -> None:
                 victim.rename(target)
             elif action == 6:
                 victim.rmdir() if victim.is_dir() and not victim.is_symlink() else victim.unlink()
-            else:
+            elif action == 7:
                 target.symlink_to(victim)
+            else:
+                swap(victim, rng.choice(entries))
         except OSError:
             pass
 
