@@ -18,27 +18,27 @@ from messages.errors import IndexUnavailable
 from storage import files
 from storage.faults import effect
 from storage.search._fold import FOLD_VERSION
-from storage.state.connection import Database, StorageCorrupt
+from storage.state.connection import CACHE_KIB, Database, StorageCorrupt
 
 FORMAT: Final = 1
 APPLICATION_ID: Final = 0x4B724978  # "KrIx"
 FAULT_POINTS: Final = (
-    "search.open",
-    "search.statement",
-    "search.checkpoint",
-    "search.rollback",
-    "search.close",
-    "search.create.begin",
-    "search.create.commit",
-    "search.apply.begin",
-    "search.apply.commit",
-    "search.merge.begin",
-    "search.merge.commit",
-    "search.folder",
-    "search.folder.make",
-    "search.lock",
-    "search.stat",
-    "search.delete",
+    ("search.open", "open an index file"),
+    ("search.statement", "run one statement on an index"),
+    ("search.checkpoint", "write an index's log back into the file"),
+    ("search.rollback", "undo what was begun on an index"),
+    ("search.close", "close an index file"),
+    ("search.create.begin", "begin making an index's tables"),
+    ("search.create.commit", "commit an index's tables"),
+    ("search.apply.begin", "begin applying a slice of changes"),
+    ("search.apply.commit", "commit a slice with its position"),
+    ("search.merge.begin", "begin one step of merging or checking"),
+    ("search.merge.commit", "commit one step of merging or checking"),
+    ("search.folder", "open the folder of the index files"),
+    ("search.folder.make", "make the folder of the index files"),
+    ("search.lock", "keep other writers from opening meanwhile"),
+    ("search.stat", "see which file has an index's name"),
+    ("search.delete", "remove an index file or its log"),
 )
 
 Rebuilt: TypeAlias = Literal["missing", "corrupt", "foreign", "older", "reset"]
@@ -110,6 +110,7 @@ def open_reader(path: Path, identity: Identity) -> Database:
     """A connection that cannot write. ``IndexUnavailable`` when the file is not this index, whole and current."""
     database = Database.open(path, point_prefix="search", read_only=True)
     try:
+        database.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         fault = _fault(database, identity)
         if fault is not None:
             raise IndexUnavailable(f"The keyword index must be rebuilt: its file is {fault}.", reason=fault)

@@ -36,6 +36,10 @@ _INTERVALS: Final[dict[TimeField | None, tuple[str, str]]] = {
     "due": ("document.due_from", "document.due_until"),
 }
 
+_EXPIRED: Final = "expires_at <= ? AND slot < 4"  # and current otherwise
+ANY_EXPIRED: Final = f"EXISTS (SELECT 1 FROM document WHERE {_EXPIRED})"
+"""Whether some document has expired at the one parameter; most partitions hold none."""
+
 LISTED: Final = "SELECT value FROM json_each(?)"
 """A set of values passed as one parameter, made by :func:`listed`."""
 
@@ -72,8 +76,8 @@ def listed(values: Collection[int] | Collection[str]) -> str:
     return json.dumps(sorted(values), ensure_ascii=False)
 
 
-def compile_filters(filters: SearchFilters, *, among: Collection[int] | None = None) -> Where:
-    """The conditions of ``filters``; ``among`` are the only rows wanted."""
+def compile_filters(filters: SearchFilters, *, expired: bool = True, among: Collection[int] | None = None) -> Where:
+    """The conditions of ``filters``; ``expired``: there may be such documents; ``among`` are the only rows wanted."""
     on_text: list[str] = []
     on_document: list[str] = []
     text_values: list[SqlValue] = []
@@ -82,8 +86,9 @@ def compile_filters(filters: SearchFilters, *, among: Collection[int] | None = N
         first = _SUPERSEDED if filters.lifecycle == "superseded" else _CURRENT
         last = _CURRENT if filters.lifecycle == "active" else _SUPERSEDED
         on_text.append(f"text.rowid >= {first << _STATE_BITS} AND text.rowid < {(last + 1) << _STATE_BITS}")
-        if first == _CURRENT:  # a superseded record is history already, and its wording still leads to the current one
-            on_text.append(f"{_ROW} NOT IN (SELECT row FROM document WHERE expires_at <= ? AND slot < 4)")
+        if expired and first == _CURRENT:
+            # Superseded records are history already, and their wording still leads to the current one.
+            on_text.append(f"text.rowid NOT IN (SELECT (slot << {SLOT_BITS}) + row FROM document WHERE {_EXPIRED})")
             text_values.append(filters.eligible_at)
     else:
         on_text.append(f"text.rowid < {_HIDDEN << _STATE_BITS}")

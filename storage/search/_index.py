@@ -18,7 +18,7 @@ from messages.errors import IndexUnavailable, StoreUnavailable
 from storage.search import _file, _symbols
 from storage.search._documents import IndexChange, IndexDocument, SearchHit, SearchPage, SearchQuery
 from storage.search._file import Identity, Rebuilt
-from storage.search._filters import LISTED, ROW_MASK, Where, compile_filters, listed, rowid_of, slot_of
+from storage.search._filters import ANY_EXPIRED, LISTED, ROW_MASK, Where, compile_filters, listed, rowid_of, slot_of
 from storage.search._fold import fold
 from storage.search._query import ParsedQuery, expression, parse_query
 from storage.state.connection import CommitUncertain, Database, SqlValue, StorageCorrupt
@@ -139,7 +139,7 @@ class SearchIndex:
                 )
             if not parsed.phrases:
                 return SearchPage((), 0, position)
-            where = compile_filters(query.filters)
+            where = compile_filters(query.filters, expired=self._any_expired(query.filters.eligible_at))
             count = f"SELECT count(*) FROM text{where.join} WHERE text MATCH ?{where.condition}"
             total = int(self._database.query(count, (parsed.match, *where.parameters))[0][0])
             hits = self._hits(parsed, where, query.limit, query.offset) if query.offset < total else ()
@@ -193,6 +193,9 @@ class SearchIndex:
             self._database, _ = _file.open_writer(self.path, self._identity)
             self.rebuilt = "reset"
             self._inode = _file.inode(self.path)
+
+    def _any_expired(self, instant: int | None) -> bool:
+        return instant is not None and bool(self._database.query(f"SELECT {ANY_EXPIRED}", (instant,))[0][0])
 
     def _remove(self, rows: Collection[int]) -> None:
         sql = f"SELECT row, slot, symbols FROM document WHERE row IN ({LISTED})"
@@ -268,7 +271,8 @@ class SearchIndex:
     def _follow(self) -> None:
         """Reopen when the writer has put another file in place."""
         current = _file.inode(self.path)
-        if current != self._inode:
+        if current is None or current != self._inode:
+            self._inode = None  # once closed, the number may come back for another file
             self._database.close()
             self._database = _file.open_reader(self.path, self._identity)
             self._inode = current

@@ -74,29 +74,27 @@ class Literal:
 def literals(text: str) -> tuple[Literal, ...]:
     """The symbol words of ``text``, each once, in order."""
     found: dict[str, Literal] = {}
-    for run in text.split():
-        if run.isalnum() or len(run) > WORD_MAX_CHARS:
+    for run in dict.fromkeys(text.split()):
+        # Most words of prose hold at most a stop or quotes around them.
+        if run.isalnum() or len(run) > WORD_MAX_CHARS or _stripped(run).isalnum():
             continue
         for word in blank_unspaced(fold_letters(run).translate(_SAME)).split():
-            stripped = word.lstrip(_AROUND).rstrip(_AROUND + ".:")
-            if stripped.isalnum() or stripped in found:
-                continue
-            code = " ".join(stripped.translate(_SYMBOL_CODES).split())
-            if _has_both(code):
-                found[stripped] = Literal(stripped, code)
-                if len(found) == WORDS_MAX_COUNT:
-                    return tuple(found.values())
+            letters = _stripped(word)
+            code = " ".join(letters.translate(_SYMBOL_CODES).split())
+            if " " in code and any(map(str.isalnum, letters)):
+                found[letters] = Literal(letters, code)
+        if len(found) >= WORDS_MAX_COUNT:
+            break
     return tuple(found.values())
+
+
+def _stripped(word: str) -> str:
+    return word.lstrip(_AROUND).rstrip(_AROUND + ".:")
 
 
 def symbol_words(*texts: str) -> str:
     """The codes of all symbol words of a document, one a line; empty when it has none."""
     return "\n".join(dict.fromkeys(literal.code for text in texts for literal in literals(text)))
-
-
-def _has_both(code: str) -> bool:
-    kinds = {_is_symbol(part) for part in code.split(" ")}
-    return len(kinds) == 2
 
 
 def _is_symbol(part: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -18,6 +19,14 @@ from storage.search import FAULT_POINTS, IndexChange, Rebuilt, SearchIndex, Sear
 from storage.search._file import log_bytes
 from storage.search._index import LOG_MAX_BYTES
 from tests.storage.search.samples import NOTE, bodies, fill, open_index, rows, titled, total
+
+
+@pytest.fixture(scope="module")
+def garden_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed index of one page, to be copied: making one costs several syncs."""
+    made = tmp_path_factory.mktemp("garden") / "private.sqlite"
+    filled(made, "garden")
+    return made
 
 
 @pytest.fixture
@@ -176,13 +185,14 @@ def missing(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("failing", FAULT_POINTS)
+@pytest.mark.parametrize("failing", [name for name, _ in FAULT_POINTS])
 @pytest.mark.parametrize("before", [nothing, missing, overwrite_beginning])
 @pytest.mark.parametrize("after", ["", ".after"])
 def test_a_failure_at_any_point_leaves_a_whole_index_that_goes_on(
-    path: Path, failing: str, before: Callable[[Path], None], after: str
+    path: Path, garden_file: Path, failing: str, before: Callable[[Path], None], after: str
 ) -> None:
-    filled(path, "garden")
+    path.parent.mkdir(parents=True)
+    shutil.copy(garden_file, path)
     before(path)
     failed: list[str] = []
 
@@ -225,7 +235,7 @@ def test_every_declared_point_is_passed_and_no_other(path: Path) -> None:
         index.reset()
         index.close()
         reader.close()
-    assert passed == set(FAULT_POINTS)
+    assert passed == {name for name, _ in FAULT_POINTS}
 
 
 def test_changes_may_be_applied_again_and_the_last_one_of_a_row_wins(path: Path) -> None:
