@@ -205,6 +205,11 @@ class PartitionSession:
         return Freshness(self._watch.state, self._watch.reason or "")
 
     @property
+    def root_fd(self) -> int | None:
+        """The partition's open folder; ``None`` while a conversation has none yet."""
+        return self._watch.root_fd
+
+    @property
     def entries(self) -> int:
         """Files and folders of the partition, as of the last scan and the saves since: what the scan limit counts."""
         return self._entries

@@ -6,78 +6,119 @@ Source: decisions.md section 4 (Git, Receipts), DESIGN.md (The tree: Git queue).
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
 
-from actors.store.messages import Checkpoint, Checkpointed
+from actors.store.messages import Checkpointed, WriteCheckpoints
 from messages.tools import GitState
+from storage.git import Checkpoint, Committed, Rebuild, Unavailable, Waiting
 from storage.session import StoreSession
 from storage.state import git_queue, history
+from storage.state.git_history import first_publication, jobs_from_history
+from storage.state.git_queue import GitJob
 
 JOBS_PER_RUN: Final = 256
 BYTES_PER_RUN: Final = 16 * 1024 * 1024
 LATE_AFTER_NS: Final = 5_000_000_000
-FAILURES_SHOWN: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run under way: the entries in it by publication id, and whether they rebuild the repository."""
+
+    entries: dict[str, int]
+    rebuilds: bool
 
 
 class Checkpoints:
-    """One run at a time; a lost or failed run is tried again at the next tick."""
+    """One run at a time; what a run did not commit is tried again at the next tick."""
 
     def __init__(self, *, enabled: bool) -> None:
         self._enabled = enabled
-        self._running = False
-        self._last = GitState("current")
+        self._run: _Run | None = None
+        self._look_back = True
+        self._rebuilt_to: int | None = None
+        self._unavailable: str | None = None
 
     def state(self, session: StoreSession) -> GitState:
         """``pending`` counts publications without a checkpoint; a message stands only for a failure or a delay."""
         if not self._enabled:
             return GitState("unavailable", message="Git is off for this store; its history is kept in the database.")
-        waiting = git_queue.count(session.publisher.db)
-        if self._last.state == "unavailable":
-            return replace(self._last, pending=waiting)
-        oldest = git_queue.oldest(session.publisher.db)
+        db = session.publisher.db
+        oldest = git_queue.oldest(db)
+        if self._unavailable is not None:
+            return GitState("unavailable", 0 if oldest is None else git_queue.count(db), self._unavailable)
         if oldest is None:
             return GitState("current")
         accepted_ns, attempts, error = oldest
-        if attempts >= FAILURES_SHOWN and error:
+        waiting = git_queue.count(db)
+        if attempts and error:
             return GitState("pending", waiting, error)
         if time.time_ns() - accepted_ns > LATE_AFTER_NS:
             return GitState("pending", waiting, "The Git checkpoint is late; the save itself is safe.")
         return GitState("pending", waiting)
 
-    def next(self, session: StoreSession) -> Checkpoint | None:
+    def next(self, session: StoreSession) -> WriteCheckpoints | None:
         """The next run, unless one is under way or nothing waits."""
-        if not self._enabled or self._running:
+        if not self._enabled or self._run is not None:
             return None
-        jobs = git_queue.jobs(session.publisher.db, JOBS_PER_RUN)
+        db = session.publisher.db
+        rebuilds = self._rebuilt_to is not None
+        if self._rebuilt_to is not None:
+            jobs = jobs_from_history(db, self._rebuilt_to, JOBS_PER_RUN)
+        else:
+            jobs = git_queue.jobs(db, JOBS_PER_RUN)
         if not jobs:
+            self._rebuilt_to = None
             return None
-        texts: dict[str, bytes] = {}
-        size = 0
-        taken = []
-        for job in jobs:
-            for change in job.changes:
-                if change.hash is not None and change.hash not in texts:
-                    text = history.text(session.publisher.db, change.hash)
-                    if text is not None:
-                        texts[change.hash] = text
-                        size += len(text)
-            taken.append(job)
-            if size > BYTES_PER_RUN:
-                break
-        self._running = True
-        return Checkpoint(tuple(taken), texts)
-
-    def lost(self) -> None:
-        """The run never reached the helper."""
-        self._running = False
+        whole = jobs[0].publication == first_publication(db) and self._rebuilt_to in (None, 0)
+        checkpoints = _with_texts(session, jobs)
+        self._run = _Run({job.publication_id: job.publication for job in jobs[: len(checkpoints)]}, rebuilds)
+        return WriteCheckpoints(tuple(checkpoints), whole, self._look_back, more=len(jobs) == JOBS_PER_RUN)
 
     def finished(self, session: StoreSession, message: Checkpointed) -> None:
-        """Take the rows of what is durable in Git out of the queue, or note why it is not."""
-        self._running = False
-        self._last = message.state
-        with session.publisher.transaction(full=False, point="git.queue"):
-            if message.done:
-                git_queue.done(session.publisher.db, message.done)
-            if message.failed and message.state.message:
-                git_queue.failed(session.publisher.db, message.failed, message.state.message)
+        """Take what is durable in Git out of the queue, or note why it is not."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        error = message.reply.error()
+        outcome = Waiting("failed", f"The Git queue failed: {error.message}") if error else message.reply.result(0)
+        self._unavailable = None
+        match outcome:
+            case Committed(commits):
+                self._look_back = False
+                done = [run.entries[publication] for publication in commits if publication in run.entries]
+                if run.rebuilds and done:
+                    self._rebuilt_to = max(done)
+                with session.publisher.transaction(full=False, point="git.queue"):
+                    git_queue.done(session.publisher.db, done)
+            case Waiting(_, reason):
+                with session.publisher.transaction(full=False, point="git.queue"):
+                    git_queue.failed(session.publisher.db, list(run.entries.values()), reason)
+            case Unavailable(reason):
+                self._unavailable = reason
+            case Rebuild():
+                self._rebuilt_to = 0
+            case _:
+                assert_never(outcome)
+
+
+def _with_texts(session: StoreSession, jobs: Sequence[GitJob]) -> list[Checkpoint]:
+    """As many of the jobs as one run holds, with their texts from history."""
+    db = session.publisher.db
+    taken: list[Checkpoint] = []
+    size = 0
+
+    def text(digest: str) -> bytes:
+        found = history.text(db, digest)
+        assert found is not None, "every text of a settled publication is in history"
+        return found
+
+    for job in jobs:
+        checkpoint = Checkpoint.of(job, text)
+        size += checkpoint.size
+        if taken and size > BYTES_PER_RUN:
+            break
+        taken.append(checkpoint)
+    return taken

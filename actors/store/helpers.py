@@ -13,21 +13,20 @@ from typing import Final
 from actors.store.lane import StoreSettings
 from actors.store.messages import (
     CatchUp,
-    Checkpoint,
-    Checkpointed,
     FilesChanged,
-    FilesSynced,
     IndexChanged,
     SyncFiles,
     VerifyEvidence,
     WatchDescriptor,
+    WriteCheckpoints,
 )
 from actors.store.needs import CitationKey
 from actors.supervision import ActorContext, Envelope, GuardedActor
-from messages.errors import Cancelled, DeadlineExceeded, InternalError, KnowledgeError, StoreUnavailable
+from messages.errors import Cancelled, DeadlineExceeded, InternalError, StoreUnavailable
 from messages.vocabulary import Partition
 from storage import files
 from storage.evidence import Verdict, VerdictCache, verify
+from storage.git import commit
 from storage.index_feed import IndexFeed
 from storage.publication import sync_files
 from storage.search import SearchIndex
@@ -144,21 +143,12 @@ class EvidenceVerifier(GuardedActor):
 
 
 class FileSync(GuardedActor):
-    """Makes what a cut names durable, then tells the lane; the lane alone prunes."""
+    """Makes what a cut names durable; the lane alone prunes."""
 
-    def __init__(self, context: ActorContext) -> None:
-        super().__init__(context)
-        self._lane = context.tell_handle("../lane")
-
-    def on_tell(self, message: object) -> None:
+    def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
             case SyncFiles(cut):
-                try:
-                    synced = sync_files(cut)
-                except KnowledgeError:
-                    self._lane.tell(FilesSynced(None))
-                    raise
-                self._lane.tell(FilesSynced(synced))
+                return sync_files(cut)
             case _:
                 raise InternalError(f"The file sync takes no {type(message).__name__}.")
 
@@ -169,16 +159,13 @@ class GitQueue(GuardedActor):
     def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
         super().__init__(context)
         self._settings = settings
-        self._lane = context.tell_handle("../lane")
-        self._repository: GitRepository | None = None
 
-    def on_tell(self, message: object) -> None:
+    def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
-            case Checkpoint(jobs, texts):
-                if self._repository is None:
-                    self._repository = GitRepository(self._settings.layout.vault)
-                result = self._repository.checkpoint(jobs, texts)
-                self._lane.tell(Checkpointed(result.done, result.failed, result.state))
+            case WriteCheckpoints(checkpoints, whole_history, look_back, _):
+                return commit(
+                    self._settings.layout.vault, checkpoints, whole_history=whole_history, look_back=look_back
+                )
             case _:
                 raise InternalError(f"The Git queue takes no {type(message).__name__}.")
 

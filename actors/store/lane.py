@@ -48,6 +48,8 @@ from storage.vault import ScanLimits
 
 HELPER_MARGIN_SECONDS: Final = 0.15
 """A helper's answer must leave time for the operation that waits for it."""
+SYNC_SECONDS: Final = 60.0
+CHECKPOINT_SECONDS: Final = 120.0
 FENCE_ATTEMPTS: Final = 4
 """How often a publication is tried again when files change between validation and commit."""
 
@@ -85,8 +87,8 @@ class Lane(GuardedActor):
         self._checkpoints = Checkpoints(enabled=settings.git)
         self._indexer = context.ask_handle("helpers/indexer")
         self._verifier = context.ask_handle("helpers/evidence verifier")
-        self._file_sync: TellHandle = context.tell_handle("helpers/file sync")
-        self._git_queue: TellHandle = context.tell_handle("helpers/git queue")
+        self._file_sync = context.ask_handle("helpers/file sync")
+        self._git_queue = context.ask_handle("helpers/git queue")
         self._watcher: TellHandle = context.tell_handle("helpers/watcher")
 
     # --- life ------------------------------------------------------------------------------------------
@@ -296,10 +298,13 @@ class Lane(GuardedActor):
         if not self._syncing:
             cut = session.publisher.sync_cut()
             if cut is not None:
-                self._syncing = self._file_sync.tell(SyncFiles(cut))
-        job = self._checkpoints.next(session)
-        if job is not None and not self._git_queue.tell(job):
-            self._checkpoints.lost()
+                self._syncing = True
+                synced = self._file_sync.ask(SyncFiles(cut), deadline=self._within(SYNC_SECONDS))
+                self.context.pipe(synced, FilesSynced)
+        run = self._checkpoints.next(session)
+        if run is not None:
+            outcome = self._git_queue.ask(run, deadline=self._within(CHECKPOINT_SECONDS))
+            self.context.pipe(outcome, Checkpointed)
         for partition in session.opened():
             change = partition.catalogue.change
             if self._indexed.get(partition.partition) != change:
@@ -309,8 +314,11 @@ class Lane(GuardedActor):
 
     def _files_synced(self, message: FilesSynced) -> None:
         self._syncing = False
-        if message.synced is not None:
-            self._open().publisher.prune(message.synced)
+        if message.reply.error() is None:
+            self._open().publisher.prune(message.reply.result(0))
+
+    def _within(self, seconds: float) -> Deadline:
+        return Deadline.after(seconds, self.context.clock.monotonic)
 
     def _publish_health(self) -> None:
         session = self._open()

@@ -9,12 +9,12 @@ from actors.authority.permit import Permit
 from actors.store.needs import CitationKey
 from actors.supervision import Envelope, Reply, Request
 from messages.json_types import JsonObject
-from messages.tools import GitState, ToolRequest
+from messages.tools import ToolRequest
 from messages.vocabulary import Partition
 from storage.evidence import Verdict
+from storage.git import Checkpoint, Outcome
 from storage.publication import Cut, Synced
 from storage.records import EvidenceCitation
-from storage.state.git_queue import GitJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,34 +68,34 @@ class VerifyEvidence(Request[Mapping[CitationKey, Verdict]]):
 
 
 @dataclass(frozen=True, slots=True)
-class SyncFiles:
-    """To the file-sync helper: make what the cut names durable, then tell the lane."""
+class SyncFiles(Request[Synced]):
+    """To the file-sync helper: make what the cut names durable."""
 
     cut: Cut
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSynced:
-    """To the lane: the cut's files and folders are durable, or why not (``synced`` is ``None``)."""
+    """To the lane itself: the file sync has answered."""
 
-    synced: Synced | None
+    reply: Reply[Synced]
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """To the Git queue: put these settled publications into commits. Texts by hash."""
+class WriteCheckpoints(Request[Outcome]):
+    """To the Git queue: put these publications into commits. ``more``: others wait behind them."""
 
-    jobs: tuple[GitJob, ...]
-    texts: Mapping[str, bytes]
+    checkpoints: tuple[Checkpoint, ...]
+    whole_history: bool
+    look_back: bool
+    more: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """To the lane: which publications are durable in Git, which are not, and the state of the repository."""
+    """To the lane itself: the Git queue has answered."""
 
-    done: tuple[int, ...]
-    failed: tuple[int, ...]
-    state: GitState
+    reply: Reply[Outcome]
 
 
 @dataclass(frozen=True, slots=True)

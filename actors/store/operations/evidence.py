@@ -8,6 +8,7 @@ from actors.store.needs import CitationKey
 from actors.store.operations.context import OperationContext
 from messages.errors import EvidenceInvalid
 from messages.tools import EvidenceArgument
+from storage.evidence import unchanged
 from storage.records import EvidenceCitation
 
 
@@ -24,7 +25,8 @@ def unverified(context: OperationContext, citations: Sequence[EvidenceCitation])
     missing: list[EvidenceCitation] = []
     for index, citation in enumerate(citations):
         verdict = context.prepared.verdicts.get(CitationKey.of(citation))
-        if verdict is None:
+        root = context.session.root_fd
+        if verdict is None or root is None or not (verdict.problem or unchanged(citation, verdict, root)):
             missing.append(citation)
         elif verdict.problem is not None:
             raise EvidenceInvalid(

@@ -1,0 +1,49 @@
+"""Git jobs from history: every settled publication again, for a repository that has to be built anew.
+
+The queue holds only what waits; the steps of what was committed are gone. History has each revision's path and text.
+Source: decisions.md section 4 (Git: rebuilt from history).
+"""
+
+from __future__ import annotations
+
+from storage.state import journal
+from storage.state.connection import Database
+from storage.state.git_queue import GitChange, GitJob
+
+
+def first_publication(db: Database) -> int | None:
+    """The number of the store's first settled entry."""
+    row = db.query_one("SELECT min(publication) FROM history")
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def jobs_from_history(db: Database, after: int, limit: int) -> list[GitJob]:
+    """The settled entries after ``after``, oldest first; entries without a record in them make no commit."""
+    numbers = db.query(
+        "SELECT DISTINCT publication FROM history WHERE publication > ? AND operation <> 'kept' "
+        "ORDER BY publication LIMIT ?",
+        (after, limit),
+    )
+    return [_job(db, int(number)) for (number,) in numbers]
+
+
+def _job(db: Database, number: int) -> GitJob:
+    entry = journal.by_id(db, number)
+    rows = db.query(
+        "SELECT h.path, h.hash, h.record_id FROM history h WHERE h.publication = ? AND h.operation <> 'kept' "
+        "ORDER BY h.id",
+        (number,),
+    )
+    return GitJob(
+        entry.id,
+        entry.publication_id,
+        entry.partition,
+        entry.sequence,
+        entry.request_id,
+        entry.operation,
+        entry.actor,
+        entry.accepted_at,
+        tuple(dict.fromkeys(str(record) for _, _, record in rows if record)),
+        tuple(GitChange(f"{entry.partition.key}/{path}", digest) for path, digest, _ in rows),
+        None,
+    )
