@@ -402,3 +402,68 @@ def test_a_dying_actor_takes_no_new_request_with_it() -> None:
         go_on.set()
         assert reply.result() == "next"
         assert reply.incarnation == 2
+
+
+def test_a_request_answered_at_the_moment_of_its_pick_up_does_not_run() -> None:
+    ran: list[object] = []
+
+    class Noting(Probe):
+        def on_ask(self, message: object, envelope: Envelope) -> object:
+            ran.append(message)
+            return super().on_ask(message, envelope)
+
+    class Answering(Cancellation):
+        """Answers the request while the actor looks whether it was cancelled."""
+
+        reply: Reply[object] | None = None
+
+        @property
+        def requested(self) -> bool:
+            if self.reply is not None:
+                self.reply.fail(Busy("just now"))
+            return False
+
+    cancellation = Answering()
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", Noting)]) as tree:
+        cancellation.reply = tree.handle("a").ask(Echo(1), deadline=scheduler.deadline(5), cancellation=cancellation)
+        assert isinstance(failure(cancellation.reply), Busy)
+        scheduler.settle()
+        assert tree.handle("a").ask(Echo(2), deadline=scheduler.deadline(5)).result() == 2
+    assert ran == [Echo(2)]
+
+
+def test_a_late_request_is_refused_at_its_pick_up_even_if_no_timer_came() -> None:
+    ran: list[object] = []
+
+    class Noting(Probe):
+        def on_ask(self, message: object, envelope: Envelope) -> object:
+            ran.append(type(message))
+            return super().on_ask(message, envelope)
+
+    entered, leave, held, free = threading.Event(), threading.Event(), threading.Semaphore(0), threading.Event()
+
+    def hold() -> None:
+        held.release()
+        free.wait(10)
+
+    with Tree([ChildSpec("a", Noting)]) as tree:
+        clock = tree.environment.clock
+        running = ask(tree.handle("a"), Block(entered, leave))
+        assert entered.wait(5)
+        for _ in range(4):
+            clock.call_later(0, hold)
+        assert all(held.acquire(timeout=5) for _ in range(4))
+        deadline = Deadline.after(0.05)
+        late = tree.handle("a").ask(Echo(1), deadline=deadline)
+        eventually(deadline.passed)
+        leave.set()
+        answered = threading.Event()
+        late.add_done_callback(lambda _: answered.set())
+        assert answered.wait(5)
+        free.set()
+        error = late.error()
+        assert isinstance(error, DeadlineExceeded)
+        assert error.retry == "safe"
+        assert running.result() == "unblocked"
+    assert ran == [Block]

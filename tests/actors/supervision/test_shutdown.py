@@ -107,6 +107,22 @@ def test_the_drain_ends_at_its_limit_and_what_is_left_is_typed() -> None:
     assert answer.retry == "unknown"
 
 
+def test_requests_that_wait_for_a_restart_are_answered_as_soon_as_the_tree_stops() -> None:
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", Probe), ChildSpec("b", Probe)]) as tree:
+        tree.handle("b").ask(Park(), deadline=scheduler.deadline(60))
+        for _ in range(3):
+            failure(tree.handle("a").ask(Raise(ValueError()), deadline=scheduler.deadline(60)))
+        scheduler.settle()
+        assert tree.handle("a").health().state == "restarting"
+        waiting = tree.handle("a").ask(Echo(1), deadline=scheduler.deadline(60))
+        begun = scheduler.clock.monotonic()
+        waiting.add_done_callback(lambda _: answered_at.append(scheduler.clock.monotonic()))
+        answered_at: list[float] = []
+    assert isinstance(failure(waiting), Stopping)
+    assert answered_at == [begun]
+
+
 def test_a_drain_does_not_last_longer_than_its_work() -> None:
     scheduler = VirtualScheduler(0)
     with scheduler.tree([ChildSpec("a", Probe)]) as tree:

@@ -412,6 +412,42 @@ def test_the_child_after_a_failed_one_is_restarted_with_it_under_rest_for_one(se
 
 
 @pytest.mark.parametrize("seed", range(5))
+def test_requests_for_a_child_that_is_restarted_with_another_wait_for_its_next_incarnation(seed: int) -> None:
+    scheduler = VirtualScheduler(seed)
+    with scheduler.tree([ChildSpec(name, Probe) for name in "ab"], "rest_for_one") as tree:
+        scheduler.settle()
+        scheduler.suspend("root/b")
+        left = tree.handle("b").ask(Echo("left"), deadline=scheduler.deadline(5))
+        crash(scheduler, tree, "a")
+        scheduler.settle()
+        waiting = tree.handle("b").ask(Echo("waited"), deadline=scheduler.deadline(5))
+        scheduler.settle()
+        assert not waiting.done()
+        scheduler.wake("root/b")
+        assert waiting.result() == "waited"
+        assert waiting.incarnation == 2
+        answer = failure(left)
+        assert isinstance(answer, Restarting)
+        assert answer.retry == "safe"
+
+
+def test_a_child_that_is_always_late_with_its_start_is_quarantined_in_the_end() -> None:
+    policy = RestartPolicy(within=300.0)
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", Probe, settings=ActorSettings(restarts=policy))]) as tree:
+        for expected in range(1, 7):
+            scheduler.suspend("root/a")
+            scheduler.advance(10)
+            assert health(tree, "a").incarnation == expected
+            assert health(tree, "a").state == "stuck"
+            scheduler.wake("root/a")
+            scheduler.run_until(lambda: scheduler.alive() == ["root"])
+        scheduler.settle()
+        assert health(tree, "a").state == "quarantined"
+        assert health(tree, "a").incarnation == 6
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_only_the_failed_child_is_restarted_under_one_for_one(seed: int) -> None:
     scheduler = VirtualScheduler(seed)
     with scheduler.tree([ChildSpec(name, Probe) for name in "abc"]) as tree:
