@@ -24,19 +24,18 @@ from messages.errors import (
     DatabaseOlderThanVault,
     FailedClosed,
     ForeignVault,
-    KnowledgeError,
-    StorageError,
     StoreUnavailable,
+    Unavailable,
 )
 from messages.vocabulary import PRIVATE
 from storage import files
 from storage.faults import effect
-from storage.manifest import MANIFEST_NAME, Manifest, Pair, judge
+from storage.manifest import MANIFEST_NAME, Manifest, judge
 from storage.publication import machine, placing, sweep, sync
 from storage.publication.model import Projection
-from storage.publication.store import DATABASE_NAME, VAULT_NAME, Folders, StoreState, read_manifest
+from storage.publication.store import DATABASE_NAME, VAULT_NAME, Folders, StoreState, read_manifest, reported
 from storage.state import journal, schema
-from storage.state.connection import CommitUncertain, Database, StorageCorrupt
+from storage.state.connection import CommitUncertain, Database
 from storage.state.journal import JournalEntry, Marks
 from storage.vault import replace
 
@@ -154,7 +153,7 @@ def create_store(
     Returns when everything is durable. Raises ``ForeignVault`` or ``DatabaseOlderThanVault`` when another vault lies
     there already, ``StorageError``.
     """
-    with _reported("create the store"):
+    with reported("create the store"):
         _make_folders(folder)
         db = Database.open(folder / DATABASE_NAME, point_prefix="state", create=True, vfs=vfs)
         try:
@@ -249,7 +248,7 @@ def open_state(
     format), ``StorageError``, :class:`StorageCorrupt`. A publication that an I/O error keeps pending does not stop the
     opening. ``can`` overrides what the file system is found to be able to do.
     """
-    with _reported("open the store"):
+    with reported("open the store"):
         db = _open_database(folder, vfs)
         root_fd = -1
         try:
@@ -337,7 +336,7 @@ def _after_process_stop(state: StoreState, unpruned: list[JournalEntry]) -> tupl
         state.previous = journal.pair_before(state.db, pending.generation)
     try:
         placing.finish(state, pending)
-    except (OSError, StorageError, CommitUncertain) as error:
+    except (OSError, Unavailable, CommitUncertain) as error:
         log.warning("publication stays pending", extra={"entry": pending.id, "error": type(error).__name__})
         return ()
     return (pending.request_id or "",)
@@ -350,29 +349,4 @@ def _sync_now(state: StoreState) -> None:
         sync.prune(state, sync.sync_files(covered), minimum_age_ns=0)
 
 
-class _reported:  # noqa: N801 - reads as a statement
-    """Turn what the system said into a typed error, in one place."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (KnowledgeError, StorageCorrupt)):
-            return
-        if isinstance(error, CommitUncertain):
-            raise StorageError(f"could not {self._what}: the commit failed", reason="io", retry="unknown") from error
-        if isinstance(error, OSError):
-            raise storage_error(error, f"could not {self._what}") from error
-
-
-def storage_error(error: OSError, what: str) -> StorageError:
-    """The typed form of what the file system refused; never with a path of the vault in it."""
-    return StorageError(
-        f"{what}: {error.strerror or type(error).__name__}", reason="file_system", errno=error.errno or 0
-    )
-
-
-__all__ = ["Machine", "Pair", "RecoveryReport", "create_store", "open_state", "storage_error", "this_machine"]
+__all__ = ["Machine", "RecoveryReport", "create_store", "open_state", "this_machine"]

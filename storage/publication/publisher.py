@@ -21,11 +21,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from messages.errors import (
-    FailedClosed,
     KnowledgeError,
     NotFound,
     OpenElsewhere,
     PublicationPending,
+    Restarting,
     StaleFence,
     StorageError,
 )
@@ -34,12 +34,12 @@ from storage import files
 from storage.manifest import Pair
 from storage.publication import entries, placing, sync
 from storage.publication.model import ExternalChange, Intent, Projection, Receipt
-from storage.publication.opening import Machine, RecoveryReport, open_state, storage_error, this_machine
+from storage.publication.opening import Machine, RecoveryReport, open_state, this_machine
 from storage.publication.plan import Plan, plan
 from storage.publication.slot import Slot
-from storage.publication.store import CLOCK_GRAIN_NS, READ_LIMIT_BYTES, Folders, StoreState
+from storage.publication.store import CLOCK_GRAIN_NS, READ_LIMIT_BYTES, Folders, StoreState, reported
 from storage.state import journal
-from storage.state.connection import CommitUncertain, Database
+from storage.state.connection import CommitUncertain, Database, StorageCorrupt
 from storage.state.journal import JournalEntry, Step, digest
 from storage.vault import replace
 
@@ -118,7 +118,7 @@ class Publisher:
 
     def verify(self) -> None:
         """The vault is the folder that was opened and vault.json carries the pair of the database, or a refusal."""
-        with _typed("check the vault"):
+        with reported("check the vault"):
             self._state.verify()
 
     @contextmanager
@@ -132,7 +132,7 @@ class Publisher:
 
     def taken(self, partition: Partition, path: str) -> bool:
         """Whether something has that name on disk, in any spelling that the file system takes for the same."""
-        with _typed("look at a name"), Folders(self._state.root_fd) as folders:
+        with reported("look at a name"), Folders(self._state.root_fd) as folders:
             folder, name = files.split(f"{partition.key}/{files.checked_relative(path)}")
             fd = folders.find(folder)
             return fd is not None and files.stat_entry(fd, name, at="target.stat") is not None
@@ -159,7 +159,7 @@ class Publisher:
         with Folders(state.root_fd) as folders:
             entry: JournalEntry | None = None
             try:
-                with _typed("stage the change"):
+                with reported("stage the change"):
                     before = self._stage(folders, publication_id, planned)
                 with fence:
                     entry = self._accept(intent, planned, publication_id, accepted_at, before, check)
@@ -240,7 +240,7 @@ class Publisher:
     ) -> JournalEntry:
         """Step 4. When COMMIT itself fails, what the reopened database says decides (hole 24)."""
         try:
-            with _typed("accept the change", uncertain=False):
+            with reported("accept the change", uncertain=False):
                 return entries.accept(
                     self._state,
                     intent,
@@ -270,19 +270,27 @@ class Publisher:
         """Steps 5-7. After acceptance an error is no refusal: the entry stays pending and says so."""
         try:
             return placing.complete(self._state, folders, entry)
-        except (OSError, StorageError, FailedClosed, CommitUncertain) as error:
+        except (OSError, KnowledgeError, CommitUncertain) as error:
             return self._left_pending(entry, error)
 
     def _left_pending(self, entry: JournalEntry, error: Exception) -> Receipt:
+        if isinstance(error, Restarting):
+            raise Restarting(
+                "another lane has taken this store over and finishes the change; ask again with the same requestId",
+                retry="unknown",
+            ) from error
         log.warning("publication stays pending", extra={"entry": entry.id, "error": type(error).__name__})
-        if self._state.broken is None:
+        self._unsettled = entry
+        try:
+            self._state.check_usable()
             now = journal.by_id(self._state.db, entry.id)
-            final = entries.stored_receipt(now)
-            if final is not None:
-                return final  # only the answer of the last commit was lost
-            self._unsettled = now
-        else:
-            self._unsettled = entry
+        except KnowledgeError:
+            return entries.pending_receipt(entry, error)
+        final = entries.stored_receipt(now)
+        if final is not None:
+            self._unsettled = None  # only the answer of the last commit was lost
+            return final
+        self._unsettled = now
         return entries.pending_receipt(entry, error)
 
     def lookup(self, partition: Partition, request_id: str, payload_hash: str, operation: str) -> Receipt | None:
@@ -319,8 +327,9 @@ class Publisher:
         if entry.generation is not None:
             self._state.previous = journal.pair_before(self._state.db, entry.generation)
         try:
+            self._state.check_usable()
             receipt = placing.finish(self._state, journal.by_id(self._state.db, entry.id))
-        except (OSError, StorageError, FailedClosed, CommitUncertain) as error:
+        except (OSError, KnowledgeError, CommitUncertain) as error:
             return self._left_pending(entry, error)
         self._unsettled = None
         return receipt
@@ -335,19 +344,19 @@ class Publisher:
         if not self.finish_pending():
             raise PublicationPending("an earlier change of this store is accepted but not in place yet")
         planned = plan(partition, changes, self._state.can, external=True)
-        with _typed("take an outside edit over"):
+        with reported("take an outside edit over"):
             return entries.fold_in(self._state, partition, changes, planned, looked_at=looked_at - CLOCK_GRAIN_NS)
 
     def sync_cut(self) -> sync.Cut | None:
         """First part of the background step, in the lane: what :func:`sync_files` is to make durable."""
         if self._state.unpruned == 0:
             return None
-        with _typed("cut the journal"):
+        with reported("cut the journal"):
             return sync.cut(self._state)
 
     def prune(self, synced: sync.Synced, *, minimum_age_ns: int | None = None) -> sync.Pruned:
         """Last part of the background step, in the lane: forget what is durable now."""
-        with _typed("prune the journal"):
+        with reported("prune the journal"):
             return sync.prune(self._state, synced, minimum_age_ns=minimum_age_ns)
 
     def close(self, clean: bool = True) -> bool:
@@ -371,7 +380,7 @@ class Publisher:
                 return False
             with self._state.transaction(full=True, point="clean"):
                 self._state.db.execute("UPDATE meta SET clean = 1")
-        except (OSError, KnowledgeError, CommitUncertain) as error:
+        except (OSError, KnowledgeError, CommitUncertain, StorageCorrupt) as error:
             log.warning("store could not be closed cleanly", extra={"error": type(error).__name__})
             return False
         return True
@@ -387,19 +396,6 @@ def _stale(step: Step, reason: str) -> StaleFence:
 
 def _may_be_stored(error: Exception) -> bool:
     return isinstance(error, (KnowledgeError,)) and error.retry == "unknown"
-
-
-@contextmanager
-def _typed(what: str, *, uncertain: bool = True) -> Iterator[None]:
-    """Turn what the system said into a typed error. ``uncertain=False`` lets a failed COMMIT through as it is."""
-    try:
-        yield
-    except CommitUncertain as error:
-        if not uncertain:
-            raise
-        raise StorageError(f"could not {what}: the commit failed", reason="io", retry="unknown") from error
-    except OSError as error:
-        raise storage_error(error, f"could not {what}") from error
 
 
 __all__ = ["Publisher", "open_store"]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from messages.errors import FailedClosed, Restarting, StoreUnavailable
+from messages.errors import FailedClosed, Restarting, StorageError, StoreUnavailable
 from messages.vocabulary import PUBLICATION_MAX_BYTES
 from storage import files
 from storage.faults import effect
@@ -247,6 +247,26 @@ def check_same_folder(path: Path, root_fd: int) -> None:
         raise StoreUnavailable("the vault folder was replaced by another one while it was open")
 
 
+@contextmanager
+def reported(what: str, *, uncertain: bool = True) -> Iterator[None]:
+    """Turn what the system said into ``StorageError``, in one place; never with a path of the vault in it.
+
+    ``uncertain=False`` lets a failed COMMIT through as it is, for a caller that looks what became of it.
+    """
+    try:
+        yield
+    except CommitUncertain as error:
+        if not uncertain:
+            raise
+        raise StorageError(f"could not {what}: the commit failed", reason="io", retry="unknown") from error
+    except OSError as error:
+        raise StorageError(
+            f"could not {what}: {error.strerror or type(error).__name__}",
+            reason="file_system",
+            errno=error.errno or 0,
+        ) from error
+
+
 __all__ = [
     "DATABASE_NAME",
     "STAGED_PREFIX",
@@ -255,5 +275,6 @@ __all__ = [
     "StoreState",
     "check_same_folder",
     "read_manifest",
+    "reported",
     "staging_folder",
 ]

@@ -19,11 +19,11 @@ from typing import Final
 
 from messages.errors import StorageError
 from storage import files
-from storage.manifest import MANIFEST_NAME, Pair
+from storage.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Pair
 from storage.publication import entries
 from storage.publication.placing import MANIFEST_ORDINAL
 from storage.publication.slot import Slot, slots
-from storage.publication.store import VAULT_NAME, Folders, StoreState
+from storage.publication.store import VAULT_NAME, Folders, StoreState, reported
 from storage.state import journal
 from storage.state.connection import StorageCorrupt
 from storage.state.journal import JournalEntry, Step
@@ -106,7 +106,15 @@ def cut(state: StoreState) -> Cut | None:
 
 
 def sync_files(cut: Cut) -> Synced:
-    """In a helper thread: make every path of the cut, vault.json and all folders above them durable."""
+    """In a helper thread: make every path of the cut, vault.json and all folders above them durable.
+
+    Raises ``StorageError`` (nothing is to be pruned; try again) or :class:`StorageCorrupt`.
+    """
+    with reported("make the vault durable"):
+        return _sync_files(cut)
+
+
+def _sync_files(cut: Cut) -> Synced:
     root_fd = files.open_root(cut.folder, at="sync.open")
     try:
         status = files.stat_open(root_fd, at="sync.open")
@@ -124,7 +132,12 @@ def sync_files(cut: Cut) -> Synced:
                         if error.errno not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
                             raise
                         failed[path] = error.errno
-                _sync_manifest(root_fd)
+                try:
+                    _sync_manifest(root_fd)
+                except OSError as error:
+                    if error.errno != errno.EIO:
+                        raise
+                    failed[MANIFEST_NAME] = error.errno
                 for folder in _folders_above(cut.paths):
                     fd = folders.find(folder)
                     if fd is not None:
@@ -204,7 +217,10 @@ def prune(state: StoreState, synced: Synced, *, minimum_age_ns: int | None = Non
     ready: list[JournalEntry] = []
     with Folders(state.root_fd) as folders:
         for path in synced.failed:
-            _rewrite(state, folders, synced.cut, path)
+            if path == MANIFEST_NAME:
+                _rewrite_manifest(state)
+            else:
+                _rewrite(state, folders, synced.cut, path)
         stale = {
             path
             for path in synced.cut.paths
@@ -212,6 +228,8 @@ def prune(state: StoreState, synced: Synced, *, minimum_age_ns: int | None = Non
         }
         now = state.clock()
         for entry in synced.cut.entries:
+            if MANIFEST_NAME in synced.failed:
+                break
             if any(step.path in stale for step in entry.steps):
                 break
             if entry.state != "folded" and not _clear_staged(state, folders, entry, now, age):
@@ -304,6 +322,25 @@ def _rewrite(state: StoreState, folders: Folders, cut: Cut, path: str) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise
         raise StorageCorrupt(f"a file of the vault could not be made durable twice (errno {error.errno})") from error
+
+
+def _rewrite_manifest(state: StoreState) -> None:
+    """The same for vault.json: its bytes again in a new inode, synced."""
+    root, name = state.root_fd, state.staged_name(state.pair.publication_id, "manifest-rewrite")
+    try:
+        data, _ = files.read_file(root, MANIFEST_NAME, limit=MANIFEST_MAX_BYTES, at="sync.rewrite")
+        files.unlink(root, name, at="manifest.unlink")
+        fd = files.create_file(root, name, data, at="manifest.stage")
+        try:
+            files.fsync(fd, at="sync.rewrite")
+        finally:
+            files.close(fd)
+        displaced = replace.replace(state.can, root, name, root, MANIFEST_NAME, at="manifest.place")
+        files.unlink(root, displaced, at="manifest.unlink")
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            raise
+        raise StorageCorrupt(f"vault.json could not be made durable twice (errno {error.errno})") from error
 
 
 def last_step(chain: tuple[JournalEntry, ...], path: str) -> tuple[JournalEntry, Step]:

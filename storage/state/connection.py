@@ -152,7 +152,7 @@ class Database:
                     connection.execute("ROLLBACK")
             if attempted and isinstance(error, Exception):
                 raise CommitUncertain(f"the commit to {self.path.name} failed: {type(error).__name__}") from error
-            if isinstance(error, apsw.Error):
+            if isinstance(error, (apsw.Error, OSError)):
                 raise _translated(error, self.path) from error
             raise
 
@@ -200,7 +200,7 @@ _PRAGMAS_WRITE: Final = (
 def _typed(path: Path) -> Iterator[None]:
     try:
         yield
-    except apsw.Error as error:
+    except (apsw.Error, OSError) as error:
         raise _translated(error, path) from error
 
 
@@ -212,7 +212,7 @@ def _quiet() -> Iterator[None]:
         pass
 
 
-def _translated(error: apsw.Error, path: Path) -> Exception:
+def _translated(error: apsw.Error | OSError, path: Path) -> Exception:
     """The typed form of an SQLite error; errors that only a defect of ours can cause are returned unchanged."""
     name = path.name
     match error:
@@ -228,6 +228,8 @@ def _translated(error: apsw.Error, path: Path) -> Exception:
             return StorageError(f"{name} failed: {type(error).__name__}", reason="io")
         case apsw.CantOpenError():
             return StoreUnavailable(f"{name} cannot be opened: it is missing or not accessible")
+        case OSError():
+            return StorageError(f"{name} failed: {error.strerror}", reason="io", errno=error.errno or 0)
         case _:
             return error
 
