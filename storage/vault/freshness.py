@@ -35,13 +35,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from messages.errors import ScanIncomplete, StoreUnavailable
+from messages.errors import ScanIncomplete
 from messages.vocabulary import Partition
 from storage import files
 from storage.files import Stamp
 from storage.layout import ARTIFACTS_NAME, MANIFEST_NAME, STAGED_PREFIX
 from storage.vault._filesystem import remote_kind
 from storage.vault._folders import WatchedFolders
+from storage.vault._place import Place
 from storage.vault.scan import (
     DEFAULT_LIMITS,
     ScanFinding,
@@ -100,15 +101,10 @@ NOTHING: Final = Changes()
 class Watch:
     """The freshness of one partition. Made by :func:`open_watch`; used by one thread."""
 
-    def __init__(self, vault: Path, partition: Partition, limits: ScanLimits, vault_fd: int) -> None:
-        self.partition = partition
+    def __init__(self, place: Place, limits: ScanLimits) -> None:
         self.reason: str | None = None
-        self._vault = vault
+        self._place = place
         self._limits = limits
-        self._vault_fd = vault_fd
-        self._vault_identity = _identity(files.stat_open(vault_fd, at="watch.identity"))
-        self._root_fd: int | None = None
-        self._root_identity: tuple[int, int] | None = None
         self._kernel: Inotify | None = None
         self._vault_watch = -1
         self._watched: WatchedFolders | None = None
@@ -130,9 +126,13 @@ class Watch:
         return tuple(self._findings[path] for path in sorted(self._findings))
 
     @property
+    def partition(self) -> Partition:
+        return self._place.partition
+
+    @property
     def root_fd(self) -> int | None:
         """The open partition folder; ``None`` while a conversation has none yet."""
-        return self._root_fd
+        return self._place.root_fd
 
     def fileno(self) -> int | None:
         """A descriptor that is readable when something changed; only to be waited for. ``None`` without events."""
@@ -141,7 +141,7 @@ class Watch:
     def drain(self) -> Changes:
         """Everything that changed since the last call, without blocking."""
         self._take_queued()
-        if not self._same_folders():
+        if not self._place.same():
             self._rescan = True
             return Changes(rescan=True, manifest=True, replaced=True)
         if self._kernel is None:
@@ -168,10 +168,10 @@ class Watch:
             ScanIncomplete: the scan could not finish.
             StoreUnavailable: the folder is gone, or another one stands at its path.
         """
-        self._reopen_conversation()
-        if not self._same_folders():
-            raise _gone(self.partition)
-        if self._root_fd is None:
+        self._place.reopen_conversation()
+        if not self._place.same():
+            raise self._place.gone()
+        if self._place.root_fd is None:
             self._findings.clear()
             return ScanResult({}, (), 0, 0)
         self._rescan = True
@@ -183,9 +183,9 @@ class Watch:
             seen.add(folder)
             self._add(folder, folder_fd)
 
-        result = scan_partition(self._root_fd, limits=self._limits, check=check, on_folder=enter)
-        if not self._same_folders():
-            raise _gone(self.partition)
+        result = scan_partition(self._place.root_fd, limits=self._limits, check=check, on_folder=enter)
+        if not self._place.same():
+            raise self._place.gone()
         if self._watched is not None:
             self._watched.keep_only(seen)
         self._findings = {finding.path: finding for finding in result.findings}
@@ -200,13 +200,13 @@ class Watch:
         Raises:
             ScanIncomplete: a folder cannot be read; the next :meth:`drain` asks for a scan.
         """
-        if self._root_fd is None:
+        if self._place.root_fd is None:
             return {}
         paths = set(changes.paths)
         for folder in changes.folders:
             paths.update(known_below(folder))
         with self._or_rescan():
-            looked = look(self._root_fd, paths, self._limits)
+            looked = look(self._place.root_fd, paths, self._limits)
         if looked.linked - self._hardlinked():
             found = self.scan().files
             return {**dict.fromkeys(known_below("")), **dict.fromkeys(paths), **found}
@@ -228,14 +228,16 @@ class Watch:
         Where no file can be made (a read-only or full disk) nothing is proven and the answer is the present state.
         What else was heard meanwhile is kept for :meth:`drain`.
         """
-        if self._kernel is None or self._root_fd is None:
+        if self._kernel is None or self._place.root_fd is None:
             return False
         try:
-            files.unlink(self._root_fd, _SENTINEL, at="watch.sentinel.remove")  # left by a process that was killed
+            files.unlink(
+                self._place.root_fd, _SENTINEL, at="watch.sentinel.remove"
+            )  # left by a process that was killed
             self._take_queued()
             self._heard = False
-            files.close(files.create_file(self._root_fd, _SENTINEL, b"", mode=0o600, at="watch.sentinel"))
-            files.unlink(self._root_fd, _SENTINEL, at="watch.sentinel.remove")
+            files.close(files.create_file(self._place.root_fd, _SENTINEL, b"", mode=0o600, at="watch.sentinel"))
+            files.unlink(self._place.root_fd, _SENTINEL, at="watch.sentinel.remove")
         except OSError:
             return self.state == "watching"
         self._take_queued()
@@ -248,55 +250,17 @@ class Watch:
         kernel, self._kernel = self._kernel, None
         if kernel is not None:
             kernel.close()
-        for fd in (self._root_fd, self._vault_fd):
-            if fd is not None and fd >= 0:
-                files.close(fd)
-        self._root_fd, self._vault_fd = None, -1
+        self._place.close()
         self.reason = "closed"
-
-    # From here on: the folders' identity.
-
-    def _open_root(self) -> None:
-        try:
-            fd = files.open_folder(self._vault_fd, self.partition.key, at="watch.root")
-        except OSError as error:
-            if self.partition.session_id is not None and error.errno == errno.ENOENT:
-                return
-            raise _gone(self.partition) from error
-        self._root_fd = fd
-        self._root_identity = _identity(files.stat_open(fd, at="watch.identity"))
-
-    def _reopen_conversation(self) -> None:
-        """A conversation's folder is made by its first record, and its watch is none: open what is there now."""
-        if self.partition.session_id is None or self._vault_fd < 0:
-            return
-        fd, self._root_fd, self._root_identity = self._root_fd, None, None
-        if fd is not None:
-            files.close(fd)
-        self._open_root()
-
-    def _same_folders(self) -> bool:
-        """Whether the paths still lead to the folders that are open: a mount or a swap sends no event inside them."""
-        if self._vault_fd < 0:
-            return False
-        vault = files.stat_entry(self._vault_fd, str(self._vault), at="watch.identity")
-        if vault is None or _identity(vault) != self._vault_identity:
-            return False
-        if self.partition.session_id is not None:
-            return True
-        root = files.stat_entry(self._vault_fd, self.partition.key, at="watch.identity")
-        return root is not None and _identity(root) == self._root_identity
-
-    # From here on: events.
 
     def _start(self) -> None:
         """Begin to watch, or note why not."""
         if self.partition.session_id is not None:
             self.reason = "conversation partitions are scanned on demand"
             return
-        assert self._root_fd is not None
+        assert self._place.root_fd is not None
         try:
-            for fd in (self._vault_fd, self._root_fd):
+            for fd in (self._place.vault_fd, self._place.root_fd):
                 kind = remote_kind(fd)
                 if kind is not None:
                     self.reason = f"changes made elsewhere are not reported on {kind}"
@@ -306,11 +270,11 @@ class Watch:
 
             self._kernel = Inotify()
             self._watched = WatchedFolders(self._kernel)
-            self._vault_watch = self._kernel.add(self._vault_fd)
+            self._vault_watch = self._kernel.add(self._place.vault_fd)
         except (ImportError, OSError) as error:
             self._give_up(_why(error))
             return
-        self._add("", self._root_fd)
+        self._add("", self._place.root_fd)
         self.self_test()
 
     def _give_up(self, reason: str) -> None:
@@ -339,14 +303,17 @@ class Watch:
     def _take_queued(self) -> None:
         """Handle every event that was queued when this was called. Later ones may wait for the next drain: so a busy
         writer cannot hold a query up."""
-        remaining = 0 if self._kernel is None else self._kernel.queued()
-        while remaining > 0 and self._kernel is not None:
-            events, size = self._kernel.read()
-            if not size:
-                return
-            remaining -= size
-            for event in events:
-                self._handle(event)
+        try:
+            remaining = 0 if self._kernel is None else self._kernel.queued()
+            while remaining > 0 and self._kernel is not None:
+                events, size = self._kernel.read()
+                if not size:
+                    return
+                remaining -= size
+                for event in events:
+                    self._handle(event)
+        except OSError as error:
+            self._give_up(_why(error))
 
     def _handle(self, event: Event) -> None:
         from storage.vault import _inotify as kernel
@@ -389,14 +356,14 @@ class Watch:
         self._drop_findings(path)
         if self._watched is not None:
             self._watched.forget_below(path)
-        if self._rescan or self._root_fd is None:
+        if self._rescan or self._place.root_fd is None:
             return
         if folder_refusal(name, path.count("/") + 1, self._limits) is not None:
             self._paths.add(path)
             return
         try:
             # The watch comes before the listing: what is made in between is seen twice, never not at all.
-            result = scan_partition(self._root_fd, below=path, limits=self._limits, on_folder=self._add)
+            result = scan_partition(self._place.root_fd, below=path, limits=self._limits, on_folder=self._add)
         except ScanIncomplete:
             self._rescan = True  # the full scan that follows says it to the caller
             return
@@ -426,13 +393,8 @@ def open_watch(
     Raises:
         StoreUnavailable: the vault's folder, or its private folder, is gone.
     """
+    watch = Watch(Place(vault, partition), limits)
     try:
-        vault_fd = files.open_root(vault, at="watch.root")
-    except OSError as error:
-        raise _gone(partition) from error
-    watch = Watch(vault, partition, limits, vault_fd)
-    try:
-        watch._open_root()
         if events:
             watch._start()
         else:
@@ -441,10 +403,6 @@ def open_watch(
         watch.close()
         raise
     return watch
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def _why(error: ImportError | OSError) -> str:
@@ -457,11 +415,3 @@ def _why(error: ImportError | OSError) -> str:
             return "all inotify watches of this user are in use (fs.inotify.max_user_watches)"
         case _:
             return f"inotify failed: {os.strerror(error.errno or errno.EIO)}"
-
-
-def _gone(partition: Partition) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"The vault's folder, or {partition.kind} in it, is missing or another folder stands in its place. "
-        "Put it back (is a disk not mounted?); nothing was changed.",
-        reason="folder_replaced",
-    )

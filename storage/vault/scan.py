@@ -45,6 +45,7 @@ _MESSAGES: Final[dict[FindingCode, str]] = {
     "name_not_utf8": "has a name that is not UTF-8; rename it",
     "name_twin": "differs from another name only by case or Unicode form, which other systems take for the same",
 }
+_PASSED_OVER: Final = (".", "~$")
 _CHECK_EVERY: Final = 2_000
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _SETTLE_NS: Final = 2_000_000_000
@@ -167,7 +168,7 @@ def _list(
             if not entries % _CHECK_EVERY:
                 check()
             name = entry.name
-            if is_passed_over(name):
+            if name.startswith(_PASSED_OVER):
                 continue
             if not name.isascii() and not _is_utf8(name):
                 findings.append(ScanFinding(_printable(prefix + name), "name_not_utf8"))
@@ -254,7 +255,7 @@ def may_hide_a_change(stamp: Stamp, read_at_ns: int) -> bool:
 
 def is_passed_over(name: str) -> bool:
     """Names that are never looked at: hidden ones, ours while staged, editors' locks and swap files."""
-    return name.startswith((".", "~$"))
+    return name.startswith(_PASSED_OVER)
 
 
 def is_note_name(name: str, *, top: bool) -> bool:

@@ -14,6 +14,7 @@ from messages.errors import Cancelled, ScanIncomplete
 from storage.faults import installed
 from storage.files import Stamp
 from storage.vault import ScanFinding, ScanLimits, ScanResult, may_hide_a_change, scan_partition, twins
+from storage.vault import scan as module
 from storage.vault.scan import DEFAULT_LIMITS, look
 
 
@@ -196,8 +197,11 @@ def test_a_folder_that_becomes_a_symbolic_link_between_listing_and_opening_is_no
         assert scanned(root).files == {}
 
 
-def test_a_scan_can_be_given_up_between_folders_and_within_a_large_one(tmp_path: Path) -> None:
-    for number in range(2_001):
+def test_a_scan_can_be_given_up_between_folders_and_within_a_large_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CHECK_EVERY", 20)
+    for number in range(21):
         (tmp_path / f"{number}.md").touch()
 
     def stop() -> None:
@@ -266,4 +270,4 @@ def test_a_scan_costs_one_open_a_folder_and_no_point_a_note(tmp_path: Path) -> N
             scanned(root)
         return passed
 
-    assert points(5) == points(500)
+    assert points(5) == points(100)
