@@ -109,6 +109,13 @@ class Pump:
         self._attach(first)
 
     def run(self) -> int:
+        try:
+            return self._run()
+        finally:
+            if self._sock is not None:
+                self._sock.close()
+
+    def _run(self) -> int:
         while True:
             if self._input_ended and (self._sock is None or self._ending) and not self._to_host:
                 return exits.OK

@@ -1,0 +1,236 @@
+"""The commands a person or a script types: what they print, and with which status they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+import host_bridge
+from host_bridge.cli import exits
+from host_bridge.cli import help as pages
+from host_bridge.cli.exits import status_of
+from host_bridge.cli.options import UsageError, parse
+from host_bridge.owner.client import OwnerError
+from messages.errors import all_error_classes
+from tests.host_bridge.processes import PATIENCE, Home
+
+_EXAMPLE = re.compile(r"^ {2}((?:knowledge (?:call|status)|echo .*\| knowledge).*(?:\n {6}.*)?)", re.MULTILINE)
+SESSION = "3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d"
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Home]:
+    """A home whose owner is shared by the tests of this module."""
+    place = Home(fake=True)
+    (place.state_dir / "knowledge.yaml").write_text("agents: {list: [{id: ana}, {id: ben}]}\n", encoding="utf-8")
+    place.call("status")
+    yield place
+    place.close()
+
+
+def test_call_prints_the_answer_indented_for_people_and_on_one_line_for_programs(warm: Home) -> None:
+    people = warm.run("call", "knowledge_status", '{"note": "żółw 🐢"}')
+    programs = warm.run("call", "status", '{"note": "żółw 🐢"}', "--json")
+    assert people.stdout.count(b"\n") > 3
+    assert programs.stdout.count(b"\n") == 1
+    for done in (people, programs):
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert json.loads(done.stdout)["arguments"] == {"note": "żółw 🐢"}
+        assert "żółw 🐢".encode() in done.stdout
+
+
+def test_call_reads_its_arguments_from_stdin_and_works_in_any_locale(warm: Home) -> None:
+    done = warm.run(
+        "call", "status", "-", "--json", stdin='{"note": "漢字"}'.encode(), env={"LC_ALL": "C", "PYTHONUTF8": "0"}
+    )
+    assert json.loads(done.stdout)["arguments"] == {"note": "漢字"}
+
+
+def test_call_acts_as_the_first_configured_agent_unless_one_is_named(warm: Home) -> None:
+    assert warm.call("status")["agent"] == "ana"
+    assert warm.call("status", "--agent", "ben")["agent"] == "ben"
+    assert warm.call("status", "--agent=ben")["agent"] == "ben"
+
+
+def test_call_acts_as_a_conversation_when_both_its_names_are_given(warm: Home) -> None:
+    assert warm.call("status")["session"] is None
+    assert warm.call("status", "--conversation", "group:1", "--session", SESSION)["session"] == SESSION
+
+
+def test_a_conversation_that_is_no_uuid_is_refused_by_field(warm: Home) -> None:
+    done = warm.run("call", "status", "--conversation", "group:1", "--session", "monday", "--json")
+    assert done.returncode == exits.REFUSED
+    error = json.loads(done.stderr)["error"]
+    assert (error["code"], error["field"]) == ("invalid_argument", "audience.sessionId")
+
+
+def test_call_passes_its_deadline_on(warm: Home) -> None:
+    given = warm.call("status", "--deadline-ms", "5000")["deadlineMs"]
+    assert isinstance(given, int)
+    assert 0 < given <= 5_000
+    done = warm.run("call", "status", '{"act": "hold"}', "--deadline-ms", "50", "--json")
+    assert done.returncode == exits.UNAVAILABLE
+    assert json.loads(done.stderr)["error"]["code"] == "deadline"
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "code"),
+    [("refuse", exits.REFUSED, "stale_fence"), ("defect", exits.DEFECT, "internal"), ("revoked", 3, "denied")],
+)
+def test_each_kind_of_failure_has_its_exit_status_and_leaves_stdout_empty(
+    warm: Home, act: str, status: int, code: str
+) -> None:
+    arguments = json.dumps({"act": act})
+    people = warm.run("call", "status", arguments)
+    programs = warm.run("call", "status", arguments, "--json")
+    for done in (people, programs):
+        assert (done.returncode, done.stdout) == (status, b"")
+        assert b"secret" not in done.stderr
+        assert b"Traceback" not in done.stderr
+    assert json.loads(programs.stderr)["error"]["code"] == code
+    assert f"code: {code}" in people.stderr.decode()
+
+
+def test_a_failure_names_its_fields(warm: Home) -> None:
+    people = warm.run("call", "status", '{"act": "refuse"}').stderr.decode()
+    assert 'field: "expectedRevision"' in people
+    assert "retry: never" in people
+
+
+def test_every_error_code_has_an_exit_status_by_its_retry() -> None:
+    for error in all_error_classes():
+        found = status_of(OwnerError(error.code, "", error.default_retry))
+        expected = {"safe": exits.UNAVAILABLE, "unknown": exits.UNKNOWN, "never": exits.REFUSED}[error.default_retry]
+        assert found == (exits.DEFECT if error.code == "internal" else expected)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["call"],
+        ["call", "status", "{"],
+        ["call", "status", "[]"],
+        ["call", "status", "5"],
+        ["call", "status", "[" * 100_000],
+        ["call", "status", "{}", "more"],
+        ["call", "status", "--deadline-ms", "0"],
+        ["call", "status", "--deadline-ms", "600001"],
+        ["call", "status", "--deadline-ms", "soon"],
+        ["call", "status", "--deadline-ms"],
+        ["call", "status", "--conversation", "a"],
+        ["call", "status", "--session", SESSION],
+        ["call", "status", "--jsno"],
+        ["call", "status", "--json", "--json"],
+        ["call", "status", "--json=yes"],
+        ["mcp", "--profile", "everything"],
+        ["mcp", "word"],
+        ["serve", "--detached"],
+        ["serve", "--port", "80"],
+        ["status", "word"],
+        ["nothing"],
+        ["help", "nothing"],
+    ],
+)
+def test_a_command_line_that_cannot_be_understood_is_status_2_with_one_line(warm: Home, words: list[str]) -> None:
+    done = warm.run(*words)
+    assert (done.returncode, done.stdout) == (exits.USAGE, b"")
+    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"knowledge")
+
+
+def test_an_unknown_option_is_answered_with_the_one_that_was_meant() -> None:
+    with pytest.raises(UsageError, match="did you mean --state-dir"):
+        parse(["--stat-dir", "x"], {"--state-dir": True})
+
+
+def test_words_after_two_dashes_are_never_options() -> None:
+    options = parse(["--json", "--", "--state-dir"], {"--json": False, "--state-dir": True}, words=1)
+    assert (options.has("--json"), options.words) == (True, ["--state-dir"])
+
+
+def test_status_of_nobody_starts_and_creates_nothing(home: Home) -> None:
+    done = home.run("status", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"stateDir": str(home.state_dir), "running": False}
+    assert b"No owner is running" in home.run("status").stdout
+    assert list(home.state_dir.iterdir()) == []
+
+
+def test_status_shows_what_the_owner_publishes(warm: Home) -> None:
+    status = json.loads(warm.run("status", "--json").stdout)
+    assert status["running"] is True
+    assert status["detached"] is True
+    assert status["version"] == host_bridge.__version__
+    assert status["health"]["state"] == "up"
+    people = warm.run("status").stdout.decode()
+    assert str(status["pid"]) in people
+    assert "state: up" in people
+
+
+def test_live_status_starts_an_owner(home: Home) -> None:
+    status = json.loads(home.run("status", "--live", "--json").stdout)
+    assert status["running"] is True
+    assert status["pid"] == home.holder_pid()
+
+
+def test_version_is_the_packages(warm: Home) -> None:
+    done = warm.run("--version")
+    assert done.stdout.decode() == f"knowledge {host_bridge.__version__}\n"
+
+
+def test_help_without_a_command_is_the_overview_and_names_every_command(warm: Home) -> None:
+    overview = warm.run("--help").stdout
+    assert overview == warm.run().stdout == warm.run("help").stdout
+    for name in pages.COMMANDS:
+        assert f"knowledge {name}".encode() in overview
+    assert all(len(line) <= 120 for line in overview.decode().splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(set(pages.COMMANDS) - {"demo"}))
+def test_help_of_a_command_teaches_options_examples_and_exit_statuses(warm: Home, name: str) -> None:
+    page = warm.run("help", name).stdout.decode()
+    assert page == warm.run(name, "--help").stdout.decode()
+    assert "Example" in page
+    assert "--state-dir" in page
+    for status in (0, 1, 2, 3, 4, 5, 130):
+        assert re.search(rf"^  {status} +\w", page, re.MULTILINE), page
+
+
+def test_every_example_in_the_help_is_understood(warm: Home) -> None:
+    """They are typed as they stand, against the fake runtime; what they mean is tried against the real one."""
+    ran = 0
+    for page in (pages.OVERVIEW, *pages.COMMANDS.values()):
+        for example in _EXAMPLE.findall(page):
+            if "TOOL" in example or "  " in example.split("'")[0].strip():
+                continue
+            line = example.replace("knowledge ", shlex.join(warm.command()) + " ", 1)
+            if example.startswith("echo"):
+                before, _, after = example.partition("| knowledge ")
+                line = f"{before} | {shlex.join(warm.command())} {after}"
+            if "--stdio" in line:
+                continue
+            done = subprocess.run(["sh", "-c", line], capture_output=True, env=warm.env, timeout=PATIENCE, check=False)
+            assert done.returncode == 0, (example, done.stderr.decode())
+            ran += 1
+    assert ran >= 5
+
+
+def test_a_reader_that_closes_early_is_no_error(warm: Home) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        warm.command("call", "status"),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=warm.env,
+        check=False,
+        timeout=PATIENCE,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")

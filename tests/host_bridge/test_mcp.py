@@ -1,0 +1,376 @@
+"""MCP in the owner, line by line, in both protocol eras. The SDK's own client meets it in ``cli/test_mcp.py``."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
+
+import pytest
+
+import host_bridge
+from host_bridge import mcp
+from host_bridge.mcp import McpHost, McpSession
+from host_bridge.transport import LineReader, Outbox, Oversize
+from messages.audience import OwnerPrivate
+from messages.json_types import JsonObject, JsonValue
+from messages.schemas import PROFILES, export_tools
+from tests.host_bridge.fake_bridge import FakePending, KnowledgeBridge
+
+Era = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+ERAS: Final[tuple[Era, ...]] = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+BOTH: Final[tuple[Era, ...]] = ("2025-11-25", "2026-07-28")
+_ENVELOPE: Final[JsonObject] = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+PATIENCE = 20.0
+
+
+class Bridge(KnowledgeBridge):
+    """The fake bridge; calls that ``hold`` are kept for the test, which waits for them by ``arrived``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[FakePending] = []
+        self.arrived = threading.Semaphore(0)
+
+    def hold(self, pending: FakePending) -> None:
+        self.held.append(pending)
+        self.arrived.release()
+
+    def wait_held(self) -> FakePending:
+        assert self.arrived.acquire(timeout=PATIENCE)
+        return self.held[-1]
+
+
+class Served:
+    """One MCP session of one host, opened in one of the two eras, and its raw lines."""
+
+    def __init__(self, host: McpHost, era: Era = "2025-11-25", profile: str | None = None) -> None:
+        self.era = era
+        self.ours, self.theirs = socket.socketpair()
+        self.outbox = Outbox(self.ours.fileno(), name="test")
+        self.session: McpSession = host.open(self.outbox, OwnerPrivate("main"), profile)
+        self._reader = LineReader(self.ours.fileno())
+        self._thread = threading.Thread(target=self._feed)
+        self._thread.start()
+        self._answers = LineReader(self.theirs.fileno())
+        self._lines = iter(self._answers)
+
+    def _feed(self) -> None:
+        for line in self._reader:
+            self.session.feed(line)
+
+    def send(self, line: bytes) -> None:
+        self.theirs.sendall(line + b"\n")
+
+    def request(self, request_id: JsonValue, method: str, params: JsonObject) -> None:
+        if self.era == "2026-07-28":
+            params = {**params, "_meta": {**_ENVELOPE, **_mapping(params.get("_meta", {}))}}
+        message: JsonObject = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        self.send(json.dumps(message).encode())
+
+    def call(self, request_id: JsonValue, arguments: JsonValue, **more: JsonValue) -> None:
+        self.request(request_id, "tools/call", {"name": "knowledge_status", "arguments": arguments, **more})
+
+    def open(self) -> Mapping[str, JsonValue]:
+        """The handshake, or ``server/discover`` in the newer era; its result."""
+        client: JsonObject = {"name": "test", "version": "1"}
+        if self.era == "2026-07-28":
+            self.request("open", "server/discover", {})
+        else:
+            params: JsonObject = {"protocolVersion": self.era, "capabilities": {}, "clientInfo": client}
+            self.request("open", "initialize", params)
+        answer = self.answer()
+        assert answer["id"] == "open"
+        if self.era != "2026-07-28":
+            self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        return _mapping(answer["result"])
+
+    def result(self) -> Mapping[str, JsonValue]:
+        return _mapping(self.answer()["result"])
+
+    def failure(self) -> Mapping[str, JsonValue]:
+        """The facts of a result that is an error, in its one text block."""
+        result = self.result()
+        assert result["isError"] is True
+        return _mapping(json.loads(only_text(result)))
+
+    def answer(self) -> JsonObject:
+        line = next(self._lines)
+        assert isinstance(line, bytes)
+        message: JsonObject = json.loads(line)
+        return message
+
+    def close(self) -> None:
+        self._reader.stop()
+        self._thread.join()
+        self.session.close()
+        self.outbox.close()
+        for end in (self.ours, self.theirs):
+            end.close()
+        self._reader.close()
+        self._answers.close()
+
+
+@pytest.fixture(scope="module")
+def bridge() -> Bridge:
+    return Bridge()
+
+
+@pytest.fixture(scope="module")
+def host(bridge: Bridge) -> Iterator[McpHost]:
+    made = McpHost(bridge)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=BOTH)
+def served(host: McpHost, request: pytest.FixtureRequest) -> Iterator[Served]:
+    """An open session, in both eras."""
+    made = Served(host, request.param)
+    made.open()
+    yield made
+    made.close()
+
+
+def only_text(result: Mapping[str, JsonValue]) -> str:
+    """The text of a result that has exactly one block, and nothing that would hide it."""
+    content = result["content"]
+    assert isinstance(content, list)
+    assert len(content) == 1
+    assert set(content[0]) == {"type", "text"}
+    assert content[0]["type"] == "text"
+    assert set(result) <= {"content", "isError", "resultType", "_meta"}
+    assert isinstance(content[0]["text"], str)
+    return content[0]["text"]
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    assert isinstance(value, Mapping)
+    return value
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_every_protocol_version_is_served_with_name_version_and_instructions(host: McpHost, era: Era) -> None:
+    session = Served(host, era)
+    opened = session.open()
+    assert json.dumps(opened).count(mcp.INSTRUCTIONS.splitlines()[0]) == 1
+    assert host_bridge.__version__ in json.dumps(opened)
+    if era != "2026-07-28":
+        assert opened["protocolVersion"] == era
+        assert _mapping(opened["serverInfo"])["name"] == "knowledge"
+    session.close()
+
+
+def test_instructions_fit_and_say_the_most_important_thing_first() -> None:
+    assert len(mcp.INSTRUCTIONS.encode()) <= mcp.INSTRUCTIONS_MAX_BYTES
+    assert mcp.INSTRUCTIONS.isascii()
+    first = mcp.INSTRUCTIONS.splitlines()[0]
+    assert "memory" in first
+
+
+def test_tools_are_listed_in_one_page_with_all_four_annotations_and_the_same_bytes_each_time(served: Served) -> None:
+    served.request(1, "tools/list", {})
+    served.request(1, "tools/list", {})
+    first, second = served.answer(), served.answer()
+    assert first == second
+    result = _mapping(first["result"])
+    assert "nextCursor" not in result
+    tools = result["tools"]
+    assert isinstance(tools, list)
+    assert [tool["name"] for tool in tools] == [tool["name"] for tool in export_tools("mcp")]
+    for tool in tools:
+        assert {"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} <= set(tool["annotations"])
+        assert "outputSchema" not in tool
+        assert tool["inputSchema"]["additionalProperties"] is False
+
+
+def test_a_result_is_one_text_block_of_compact_json(served: Served) -> None:
+    served.call(1, {"note": "żółw 漢字 🐢", "list": [1, 2]})
+    result = served.result()
+    assert result["isError"] is False
+    text = only_text(result)
+    assert "\n" not in text
+    assert '"list":[1,2]' in text
+    assert json.loads(text)["arguments"]["note"] == "żółw 漢字 🐢"
+    assert json.loads(text)["agent"] == "main"
+
+
+def test_an_expected_failure_is_a_result_with_code_message_and_retry(served: Served) -> None:
+    served.call(1, {"act": "refuse"})
+    assert served.failure() == {
+        "code": "stale_fence",
+        "message": "The revision is not current.",
+        "retry": "never",
+        "field": "expectedRevision",
+        "current": 4,
+    }
+
+
+@pytest.mark.parametrize("act", ["defect", "broken"])
+def test_no_exception_text_ever_reaches_the_client(served: Served, act: str) -> None:
+    served.call(1, {"act": act})
+    failure = served.failure()
+    assert failure["code"] == "internal"
+    assert "secret" not in json.dumps(failure)
+
+
+def test_a_permit_revoked_before_the_bytes_left_gives_the_refusal(served: Served) -> None:
+    served.call(1, {"act": "revoked"})
+    assert served.failure()["code"] == "denied"
+
+
+def test_an_unknown_tool_is_a_protocol_error(served: Served) -> None:
+    served.request(1, "tools/call", {"name": "knowledge_nothing", "arguments": {}})
+    error = _mapping(served.answer()["error"])
+    assert error["code"] == -32602
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_hides_tools_and_a_hidden_one_says_so(host: McpHost, profile: str) -> None:
+    session = Served(host, profile=profile)
+    session.open()
+    session.request(1, "tools/list", {})
+    tools = session.result()["tools"]
+    assert isinstance(tools, list)
+    shown = {tool["name"] for tool in tools}
+    assert shown == {tool["name"] for tool in export_tools("mcp", profile)}
+    for number, name in enumerate(sorted({str(tool["name"]) for tool in export_tools("mcp")} - shown)):
+        session.request(number + 2, "tools/call", {"name": name, "arguments": {}})
+        failure = session.failure()
+        assert "not in this profile" in str(failure["message"])
+    session.close()
+
+
+def test_arguments_sent_as_text_are_parsed(served: Served) -> None:
+    served.call(1, json.dumps({"note": "from a string"}))
+    assert json.loads(only_text(served.result()))["arguments"] == {"note": "from a string"}
+
+
+def test_arguments_left_out_or_null_are_none(served: Served) -> None:
+    served.call(1, None)
+    assert json.loads(only_text(served.result()))["arguments"] == {}
+
+
+def test_a_lone_surrogate_is_answered_instead_of_lost(served: Served) -> None:
+    served.request("a", "tools/call", {"name": "knowledge_status", "arguments": {"note": "\ud800"}})
+    answer = served.answer()
+    assert answer["id"] == "a"
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"junk", b"[]", b"5", b"\xff\xfe", b'{"jsonrpc":"2.0","id":9,"result":{}}', b"[" * 100_000]
+)
+def test_junk_is_ignored_and_the_session_goes_on(served: Served, line: bytes) -> None:
+    served.send(line)
+    served.call(1, {})
+    assert served.answer()["id"] == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc":"1.0","id":7,"method":"tools/list"}',
+        b'{"jsonrpc":"2.0","id":7,"method":5}',
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/list","params":[]}',
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"knowledge_status","arguments":%s}}'
+        % (b'{"a":' * 300 + b"1" + b"}" * 300),
+    ],
+)
+def test_a_malformed_request_with_an_id_is_answered(served: Served, line: bytes) -> None:
+    served.send(line)
+    answer = served.answer()
+    assert answer["id"] == 7
+    assert "error" in answer
+
+
+def test_an_oversized_line_is_a_typed_refusal(served: Served) -> None:
+    served.session.feed(Oversize(8 << 20))
+    error = _mapping(served.answer()["error"])
+    assert _mapping(error["data"])["code"] == "limit_exceeded"
+
+
+def test_an_id_that_is_still_open_is_not_answered_twice(served: Served, bridge: Bridge) -> None:
+    served.call("a", {"act": "hold"})
+    pending = bridge.wait_held()
+    served.call("a", {})
+    assert served.answer()["id"] is None
+    pending.settle({"held": True})
+    assert only_text(served.result()) == '{"held":true}'
+
+
+def test_a_cancelled_call_reaches_the_bridge_and_is_not_answered(served: Served, bridge: Bridge) -> None:
+    served.call("a", {"act": "hold"})
+    pending = bridge.wait_held()
+    cancelled = threading.Event()
+    pending.add_done_callback(lambda _: cancelled.set())
+    served.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}')
+    assert cancelled.wait(PATIENCE)
+    assert pending.call.cancellation.requested
+    served.call("b", {})
+    assert served.answer()["id"] == "b"
+    assert served.session.calls.wait_idle(PATIENCE)
+
+
+def test_many_calls_run_side_by_side_and_each_gets_its_own_answer(served: Served, bridge: Bridge) -> None:
+    held: list[FakePending] = []
+    for number in range(20):
+        served.call(number, {"act": "hold", "name": str(number)})
+        held.append(bridge.wait_held())
+    served.call("quick", {})
+    assert served.answer()["id"] == "quick"
+    for pending in reversed(held):
+        pending.settle({"name": pending.call.arguments["name"]})
+    answers = [served.answer() for _ in range(20)]
+    assert {answer["id"] for answer in answers} == set(range(20))
+    for answer in answers:
+        assert json.loads(only_text(_mapping(answer["result"])))["name"] == str(answer["id"])
+
+
+def test_a_client_that_asked_for_progress_hears_that_a_long_call_lives(
+    served: Served, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mcp, "PROGRESS_SECONDS", 0.02)
+    served.call("a", {"act": "hold"}, _meta={"progressToken": "t"})
+    pending = bridge.wait_held()
+    beat = served.answer()
+    assert beat["method"] == "notifications/progress"
+    assert _mapping(beat["params"])["progressToken"] == "t"
+    pending.settle({"done": True})
+    while "method" in (answer := served.answer()):
+        pass
+    assert only_text(_mapping(answer["result"])) == '{"done":true}'
+
+
+def test_calls_after_the_shutdown_began_are_refused_as_stopping(served: Served) -> None:
+    served.session.stop_accepting()
+    served.call(1, {})
+    failure = served.failure()
+    assert (failure["code"], failure["retry"]) == ("stopping", "safe")
+
+
+def test_a_session_that_ends_cancels_what_still_ran(host: McpHost, bridge: Bridge) -> None:
+    session = Served(host)
+    session.open()
+    session.call("a", {"act": "hold"})
+    pending = bridge.wait_held()
+    session.close()
+    assert pending.call.cancellation.requested
+
+
+def test_eight_sessions_share_one_loop_without_mixing_answers(host: McpHost) -> None:
+    sessions = [Served(host, BOTH[number % 2]) for number in range(8)]
+    for session in sessions:
+        session.open()
+    for round_number in range(20):
+        for number, session in enumerate(sessions):
+            session.call(round_number, {"session": number})
+    for number, session in enumerate(sessions):
+        for _ in range(20):
+            assert json.loads(only_text(session.result()))["arguments"] == {"session": number}
+        session.close()
