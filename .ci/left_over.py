@@ -1,6 +1,7 @@
 """Fails when a process that the run started is still there: one whose command line or folder lies below ROOT.
 
-Usage: ``left_over.py ROOT``. Gives stragglers five seconds to end; Linux only, as ``/proc`` is.
+Usage: ``left_over.py ROOT [SECONDS]``. Gives stragglers five seconds to end, or as many as named. Linux only, as
+``/proc`` is.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def left_over(root: str) -> list[str]:
     return found
 
 
-def main(root: str) -> int:
-    deadline = time.monotonic() + 5
+def main(root: str, seconds: float = 5.0) -> int:
+    deadline = time.monotonic() + seconds
     while (found := left_over(root)) and time.monotonic() < deadline:
         time.sleep(0.1)
     for line in found:
@@ -36,4 +37,4 @@ def main(root: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], *map(float, sys.argv[2:])))

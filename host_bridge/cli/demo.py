@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from host_bridge.cli.demo_host import DemoFailed
+from host_bridge.cli.demo_host import OWNER_LOG, DemoFailed
 from host_bridge.cli.demo_print import Teller
 from host_bridge.cli.demo_story import STEPS, Story, read_input
 from messages.json_types import JsonObject
@@ -51,8 +51,10 @@ def run(argv: Sequence[str]) -> int:
         failure = tell(state_dir, teller, results)
     except KeyboardInterrupt:
         failure = "interrupted"
-    if failure is None and not kept:
-        shutil.rmtree(state_dir)
+    if failure is None:
+        (state_dir / OWNER_LOG).unlink()
+        if not kept:
+            shutil.rmtree(state_dir)
     if options.json:
         document = {"ok": failure is None, "stateDir": str(state_dir) if kept or failure else None, "steps": results}
         print(json.dumps({**document, **({"error": failure} if failure else {})}, ensure_ascii=False))

@@ -24,6 +24,7 @@ from host_bridge.owner import client, spawn
 from messages.json_types import JsonObject
 from messages.vocabulary import PROTOCOL
 
+OWNER_LOG = "demo-owner.log"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 15.0
 
@@ -50,7 +51,7 @@ class OwnerProcess:
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
-        self._log = state_dir / "demo-owner.log"
+        self._log = state_dir / OWNER_LOG
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 spawn.command(str(state_dir), "serve"),

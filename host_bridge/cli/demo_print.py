@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -52,13 +51,14 @@ class Teller:
 
     def connect(self, state_dir: Path | None) -> None:
         """How to go on with a real client; ``None``: the demo's folder is gone."""
-        command = shutil.which("knowledge") or str(Path(sys.executable).with_name("knowledge"))
-        arguments = ["mcp", *(["--state-dir", str(state_dir)] if state_dir else [])]
-        configuration = {"mcpServers": {"knowledge": {"command": command, "args": arguments}}}
+        command, *first = _command()
+        option = ["--state-dir", str(state_dir)] if state_dir else []
+        server = {"command": command, "args": [*first, "mcp", *option]}
+        shell = shlex.join([command, *first, "call", "grep", '{"query": "demo day"}', *option])
         self._line("Connect a real client", "bold cyan")
-        self._whole(f"   MCP:    {json.dumps(configuration)}")
-        self._whole(f'   shell:  {command} call knowledge_grep \'{{"query": "demo day"}}\'' + _option(state_dir))
-        self._whole(f"   stdio:  {command} serve --stdio" + _option(state_dir) + "   # JSON-RPC, one object a line")
+        self._whole(f"   MCP:    {json.dumps({'mcpServers': {'knowledge': server}})}")
+        self._whole(f"   shell:  {shell}")
+        self._whole(f"   stdio:  {shlex.join([command, *first, 'serve', '--stdio', *option])}   # JSON-RPC")
         if state_dir is None:
             self._line("   The demo's folder is gone again; keep it with: knowledge demo --state-dir DIR", "dim")
 
@@ -112,5 +112,7 @@ class Teller:
             self._console.print(Text(text, style=style), soft_wrap=True, highlight=False)
 
 
-def _option(state_dir: Path | None) -> str:
-    return f" --state-dir {shlex.quote(str(state_dir))}" if state_dir else ""
+def _command() -> list[str]:
+    """How another program starts this very installation, wherever its working directory and PATH are."""
+    beside = Path(sys.executable).with_name("knowledge")
+    return [str(beside)] if beside.exists() else [sys.executable, "-P", "-m", "host_bridge"]

@@ -82,6 +82,7 @@ def test_the_batches_for_the_crash_are_twenty_different_claims_each(reading: dem
     assert len(texts) == len(set(texts)) == 20 * len(batches)
 
 
+@pytest.mark.slow
 def test_the_demo_tells_its_story_in_two_screens_and_leaves_nothing(tmp_path: Path) -> None:
     ran = run(cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -90,7 +91,7 @@ def test_the_demo_tells_its_story_in_two_screens_and_leaves_nothing(tmp_path: Pa
     assert "\x1b" not in ran.stdout, "plain in a pipe"
     assert "exit status of the owner: -9" in ran.stdout
     assert "mcpServers" in ran.stdout
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("knowledge-demo-*")) == []
 
 
 def test_the_demo_keeps_its_state_and_gives_its_results_as_json(tmp_path: Path) -> None:
@@ -108,10 +109,12 @@ def test_the_demo_keeps_its_state_and_gives_its_results_as_json(tmp_path: Path) 
     assert steps["lookup"]["alex"]["titles"] == ["Alex Chen", "Alex Novák"]
     assert steps["crash"]["exitStatus"] == -9
     assert steps["crash"]["midWrite"] is True
+    assert steps["crash"]["stagedWhenKilled"] > 0
     assert steps["crash"]["claimsAfter"] == steps["crash"]["claimsBefore"] + 20
     page = next((state / "knowledge" / "stores").glob("*/vault")) / steps["edit"]["file"]
     assert "boathouse loft" in page.read_text("utf-8")
     assert not list(state.rglob(".kr-*")), "no staged or displaced file is left after an orderly stop"
+    assert [path.name for path in state.iterdir()] == ["knowledge"]
     again = run("--state-dir", str(state), cwd=tmp_path)
     assert (again.returncode, again.stdout) == (2, "")
     assert "already holds a store" in again.stderr

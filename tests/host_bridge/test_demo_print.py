@@ -86,4 +86,5 @@ def test_the_configuration_to_copy_is_whole_and_is_json(state_dir: Path | None) 
     (line,) = [line for line in written(console).splitlines() if "mcpServers" in line]
     server = json.loads(line.partition("MCP:")[2])["mcpServers"]["knowledge"]
     assert Path(server["command"]).is_absolute()
-    assert server["args"] == ["mcp", *(["--state-dir", str(state_dir)] if state_dir else [])]
+    expected = ["mcp"] if state_dir is None else ["mcp", "--state-dir", str(state_dir)]
+    assert server["args"][-len(expected) :] == expected
