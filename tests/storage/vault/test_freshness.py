@@ -388,6 +388,8 @@ def test_a_change_while_new_folders_are_entered_is_not_lost(known: Known) -> Non
 
 def test_an_overflowing_queue_becomes_one_rescan_and_never_a_loss(known: Known) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    (known.root / "leaves").mkdir()
+    known.refresh()
     note = os.open(known.root / "note.md", os.O_RDWR)
     other = os.open(known.root / "people/ada.md", os.O_RDWR)
     for _ in range(limit // 2 + 10):  # alternating, since equal neighbours are merged
@@ -398,6 +400,7 @@ def test_an_overflowing_queue_becomes_one_rescan_and_never_a_loss(known: Known) 
     (known.root / "unheard").mkdir()
     (known.root / "unheard/new.md").write_text("new")
     (known.root / "people").rename(known.root / "persons")
+    (known.root / "leaves").rename(known.vault / "left")
     changes = known.watch.drain()
     assert changes.rescan
     assert changes.paths == frozenset()
@@ -406,6 +409,8 @@ def test_an_overflowing_queue_becomes_one_rescan_and_never_a_loss(known: Known) 
     (known.root / "unheard/later.md").write_text("the unheard folder is watched now")
     (known.root / "persons/later.md").write_text("so is the renamed one, under its new name")
     assert known.refresh() == {"unheard/later.md", "persons/later.md"}
+    (known.vault / "left/x.md").write_text("the folder that left unheard is no longer listened to")
+    assert not known.watch.drain()
 
 
 def test_a_busy_writer_cannot_hold_a_drain_up(known: Known) -> None:
