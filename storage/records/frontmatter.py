@@ -38,6 +38,7 @@ _CLOSING: Final = re.compile(r"---[ \t]*(?:(\r\n|\n|\r)|\Z)")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _ESCAPED: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_INDENTED_COMMENT: Final = re.compile(r"(\A|[\r\n])[ \t]+(?=#)")
 _TRAILING_COMMENT: Final = re.compile(r"[ \t]+#.*")
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _quote = json.encoder.encode_basestring
@@ -240,25 +241,32 @@ def _with_lines_replaced(document: Document, spans: Mapping[str, Span], changes:
     pieces: list[str] = []
     position = document.yaml_start
     indent = ""
-    last = document.yaml_start
+    # Where a removed key parted a block text from an indented comment, that comment would become part of the text.
+    open_block = removed = False
     for key, span in spans.items():
         start, end, rest = _line_range(text, span, shift, document.yaml_end)
+        gap = text[position:start]
+        pieces.append(_INDENTED_COMMENT.sub(r"\1", gap) if open_block and removed else gap)
+        open_block = open_block and not gap.strip()
         indent = text[start : span.key_start + shift]
-        last = end
+        change = changes.get(key, ABSENT)
+        removed = key in changes and change is ABSENT
         if key not in changes:
-            continue
-        pieces.append(text[position:start])
-        change = changes[key]
-        if change is not ABSENT:
+            pieces.append(text[start:end])
+            open_block = span.block_scalar
+        elif change is not ABSENT:
             pieces.append(_entry(key, change, document.newline, indent, rest))
+            open_block = False
         position = end
-    pieces.append(text[position : max(last, position)])
-    position = max(last, position)
     indent = indent if not indent.strip(" ") else ""
-    for key, change in changes.items():
-        if key not in spans and change is not ABSENT:
-            pieces.append(_entry(key, change, document.newline, indent))
-    pieces.append(text[position : document.yaml_end])
+    added = [
+        _entry(key, change, document.newline, indent)
+        for key, change in changes.items()
+        if key not in spans and change is not ABSENT
+    ]
+    tail = text[position : document.yaml_end]
+    pieces += added
+    pieces.append(_INDENTED_COMMENT.sub(r"\1", tail) if open_block and removed and not added else tail)
     return "".join(pieces)
 
 

@@ -29,10 +29,13 @@ numbers = st.one_of(
     st.none(),
 )
 
-values: st.SearchStrategy[JsonValue] = st.recursive(
-    st.one_of(texts, numbers),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)),
-    max_leaves=8,
-)
+leaves: st.SearchStrategy[JsonValue] = st.one_of(texts, numbers)
+
+
+def _around(inner: st.SearchStrategy[JsonValue]) -> st.SearchStrategy[JsonValue]:
+    return st.one_of(inner, st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=3))
+
+
+values = _around(_around(_around(leaves)))
 
 frontmatters: st.SearchStrategy[dict[str, JsonValue]] = st.dictionaries(keys, values, min_size=1, max_size=6)

@@ -424,18 +424,24 @@ def test_every_byte_outside_the_changed_keys_stays(
     changed = frontmatter.replace_lines(old.document, changes)
 
     expected = before
+    open_block = False
     for name, lines, after in parts:
-        touched = name in changes and not (
-            changes[name] is not ABSENT and frontmatter.same(old.values[name], changes[name])  # type: ignore[arg-type]
-        )
-        if touched:
-            expected += "" if changes[name] is ABSENT else frontmatter.emit({name: changes[name]}, end)  # type: ignore[dict-item]
-        else:
+        change = changes.get(name, ABSENT)
+        if name not in changes or (change is not ABSENT and frontmatter.same(old.values[name], change)):
             expected += lines
+            open_block = ": |" in lines or ": >" in lines
+        elif change is not ABSENT:
+            expected += frontmatter.emit({name: change}, end)
+            open_block = False
         if name == names[-1]:
             fresh = {key: value for key, value in changes.items() if key not in old.values and value is not ABSENT}
             expected += frontmatter.emit(fresh, end)
+            open_block = open_block and not fresh
+        if change is ABSENT and name in changes and open_block:
+            # The comment behind the removed key would now be read as part of the text before it.
+            after = "".join(line.lstrip(" ") for line in after.splitlines(keepends=True))
         expected += after
+        open_block = open_block and not after.strip()
     expected += tail
     assert changed == expected
     wanted = {key: value for key, value in {**old.values, **changes}.items() if value is not ABSENT}
@@ -459,6 +465,12 @@ def test_changes_of_any_file_of_ours_read_back_as_wanted(
         found = read(changed).values
         assert found.keys() == wanted.keys()
         assert all(frontmatter.same(found[key], wanted[key]) for key in wanted)
+
+
+def test_a_comment_behind_a_removed_key_never_becomes_part_of_the_text_before_it() -> None:
+    text = "---\na: |\n  one\nb: 1\n   # about b\n---\n"
+    assert change(text, {"b": ABSENT}) == "---\na: |\n  one\n# about b\n---\n"
+    assert change(text, {"b": ABSENT, "c": 2}) == "---\na: |\n  one\nc: 2\n   # about b\n---\n"
 
 
 def test_a_comment_is_never_taken_for_the_end_of_a_block_text() -> None:
