@@ -22,7 +22,7 @@ from actors.supervision._handle import ActorHandle, Request, TellHandle
 from actors.supervision._health import ActorHealth, Quarantine, State
 from actors.supervision._inbox import Inbox
 from actors.supervision._merge import EventMerger, MergedEvents
-from actors.supervision._messages import PARKED, Corruption, Ended, EndReason, Envelope, Parked, Ready
+from actors.supervision._messages import PARKED, Corruption, Ended, EndReason, Envelope, Parked, Ready, Transient
 from actors.supervision._reply import Phase, Reply
 from actors.supervision._settings import STORE_RESTARTS, ActorSettings, InboxLimits, RestartPolicy
 from actors.supervision._supervisor import Strategy, Supervisor
@@ -72,6 +72,7 @@ __all__ = [
     "SystemClock",
     "TellHandle",
     "Timer",
+    "Transient",
     "Tree",
     "as_asyncio_future",
     "launch_thread",

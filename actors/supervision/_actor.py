@@ -21,6 +21,7 @@ from actors.supervision._health import Quarantine
 from actors.supervision._inbox import Inbox, Refusal
 from actors.supervision._messages import (
     PARKED,
+    Again,
     Control,
     Corruption,
     Deliver,
@@ -36,6 +37,7 @@ from actors.supervision._messages import (
     Quiesce,
     Quiesced,
     Ready,
+    Transient,
 )
 from actors.supervision._refusals import cancelled, defect, quarantined, restarting, stopping
 from actors.supervision._reply import Phase
@@ -168,7 +170,7 @@ class GuardedActor(pykka.ThreadingActor):
     def _handle(self, envelope: Envelope) -> None:
         reply = envelope.reply
         if reply is None:
-            self._guard(lambda: self.on_tell(envelope.message), None, envelope.correlation_id)
+            self._attempt_message(envelope, 1)
             return
         slot = self.context.slot
         if envelope.cancellation.requested:
@@ -177,7 +179,29 @@ class GuardedActor(pykka.ThreadingActor):
         elif envelope.deadline.passed(self.context.clock.monotonic):
             reply.fail_by_phase(slot.overdue)
         elif reply.begin(self.context.incarnation):
-            self._guard(lambda: self._answer(envelope), envelope, envelope.correlation_id)
+            self._attempt_message(envelope, 1)
+
+    def _attempt_message(self, envelope: Envelope, attempt: int) -> None:
+        def handle() -> None:
+            try:
+                if envelope.reply is None:
+                    self.on_tell(envelope.message)
+                elif not envelope.reply.done():
+                    self._answer(envelope)
+            except Transient as transient:
+                if not self._retry_later(envelope, attempt):
+                    raise transient.error from None
+
+        self._guard(handle, None if envelope.reply is None else envelope, envelope.correlation_id)
+
+    def _retry_later(self, envelope: Envelope, attempt: int) -> bool:
+        """Whether another attempt begins before the deadline; the mailbox's other messages come in between."""
+        settings, clock, inbox = self.context.settings, self.context.clock, self._inbox
+        delay = min(1.0, settings.retry_delay * 2.0 ** (attempt - 1))
+        if attempt >= settings.retry_attempts or clock.monotonic() + delay >= envelope.deadline.at:
+            return False
+        clock.call_later(delay, lambda: inbox.control(Again(envelope, attempt + 1)))
+        return True
 
     def _answer(self, envelope: Envelope) -> None:
         assert envelope.reply is not None
@@ -192,12 +216,12 @@ class GuardedActor(pykka.ThreadingActor):
         except Corruption as corruption:
             logger.error("corruption found", extra=self._ids(correlation_id) | {"code": corruption.error.code})
             if request is not None and request.reply is not None:
-                request.reply.fail(corruption.error)
+                request.reply.fail(_bare(corruption.error))
             self._begin_ending(Ending("corrupt", corruption.error, "corruption found"))
         except KnowledgeError as error:
             if isinstance(error, InternalError):
                 self._begin_ending(Ending("crashed", error, error.code, request))
-            elif request is None or request.reply is None or not request.reply.fail(error):
+            elif request is None or request.reply is None or not request.reply.fail(_bare(error)):
                 logger.warning("outcome without a caller", extra=self._ids(correlation_id) | {"code": error.code})
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler would stop every actor of the process
             summary = self._log_defect("handler failed", error, correlation_id)
@@ -211,6 +235,8 @@ class GuardedActor(pykka.ThreadingActor):
                     return
                 correlation_id = "" if message.request is None else message.request.correlation_id
                 self._guard(lambda: self.on_tell(message.message), message.request, correlation_id)
+            case Again():
+                self._attempt_message(message.envelope, message.attempt)
             case Drain():
                 self._drain(message)
             case Idle():
@@ -281,6 +307,7 @@ class GuardedActor(pykka.ThreadingActor):
         context = self.context
         slot = context.slot
         if ending.error is not None:
+            _bare(ending.error)
             slot.last_error = ending.error.code
         elif ending.reason in ("crashed", "start_failed"):
             slot.last_error = InternalError.code
@@ -361,6 +388,12 @@ class GuardedActor(pykka.ThreadingActor):
         places = [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames[-8:]]
         logger.error(what, extra=self._ids(correlation_id) | {"error_type": type(error).__name__, "frames": places})
         return f"{type(error).__name__} at {places[-1] if places else 'an unknown place'}"
+
+
+def _bare(error: KnowledgeError) -> KnowledgeError:
+    """Without frames: an error may be kept for long, and frames would keep the dead actor's resources with it."""
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    return error
 
 
 def _type_name(item: Envelope | Control) -> str:

@@ -40,6 +40,18 @@ class Corruption(Exception):
         self.error = error
 
 
+class Transient(Exception):
+    """Raised by a handler that had no effect yet and may succeed shortly (a busy database, a lock file).
+
+    The message is handled again after a short, growing delay, as long as its deadline allows; then ``error`` is the
+    answer. Meanwhile the actor serves others.
+    """
+
+    def __init__(self, error: KnowledgeError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
     """One message on its way to a handler; identity is its equality, since messages may be equal.
@@ -109,6 +121,14 @@ class Deliver:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """The next attempt at a message whose handler met something transient."""
+
+    envelope: Envelope
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Refuse new requests, finish the admitted ones until ``until`` (monotonic seconds), then fail the rest.
 
@@ -154,4 +174,4 @@ class Idle:
     """Made by a draining mailbox itself: nothing is queued and nothing unanswered any more."""
 
 
-Control: TypeAlias = Deliver | Drain | DrainExpired | Quiesce | Finish | ForeignStop | Idle
+Control: TypeAlias = Deliver | Again | Drain | DrainExpired | Quiesce | Finish | ForeignStop | Idle

@@ -159,8 +159,10 @@ class Reply(Generic[R]):
 
     def _publish(self, phase: Phase, value: R | _Pending, error: KnowledgeError | None) -> None:
         # The place in the mailbox is free before the caller wakes: its next request must not meet its last one.
-        if self._settle is not None:
-            self._settle(phase)
+        # It is let go as well: mailbox, envelope and reply would form a cycle per request.
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            settle(phase)
         with self._lock:
             self._value, self._error = value, error
             self._phase = Phase.ANSWERED

@@ -59,6 +59,10 @@ class ActorSettings:
     """From the end of a drain until a thread that has not ended is called stuck (DESIGN.md rule 6)."""
     drain: float = 5.0
     """Drain time of a stop that names none."""
+    retry_delay: float = 0.02
+    """Before the second attempt at a message that met something transient; doubles to a second."""
+    retry_attempts: int = 12
+    """Attempts in all, for messages whose deadline would allow more (DESIGN.md rule 4)."""
     poison_after: int = 2
     """Crashes of one request key after which the key is refused (DESIGN.md rule 2)."""
     poison_keys: int = 1_024

@@ -295,7 +295,8 @@ class Supervisor(GuardedActor):
                 if self._strategy == "rest_for_one":
                     return  # newest first, one after another
         for child in [child for child in self._children if not child.alive and child.waiters]:
-            child.slot.set_stopped() if not child.wanted else None
+            if not child.wanted and child.slot.quarantine is None:
+                child.slot.set_stopped()
             self._answer_waiters(child, None)
         now = self.context.clock.monotonic()
         for child in tuple(self._children):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -467,3 +468,20 @@ def test_a_late_request_is_refused_at_its_pick_up_even_if_no_timer_came() -> Non
         assert error.retry == "safe"
         assert running.result() == "unblocked"
     assert ran == [Block]
+
+
+def test_an_answered_request_leaves_nothing_for_the_garbage_collector() -> None:
+    def count() -> int:
+        return sum(isinstance(found, Reply | Envelope) for found in gc.get_objects())
+
+    with Tree([ChildSpec("a", Probe)]) as tree:
+        assert ask(tree.handle("a"), Echo(0)).result() == 0
+        gc.collect()
+        gc.disable()
+        try:
+            before = count()
+            for turn in range(300):
+                assert ask(tree.handle("a"), Echo(turn)).result() == turn
+            assert count() - before < 10
+        finally:
+            gc.enable()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
+import weakref
 from functools import partial
 
 import pytest
@@ -23,6 +25,7 @@ from actors.supervision import (
     RestartPolicy,
     StopChild,
     Supervisor,
+    Transient,
     Tree,
     launch_thread,
 )
@@ -282,6 +285,75 @@ def test_a_start_that_storage_refuses_for_now_is_tried_again() -> None:
         scheduler.advance(1)
         assert tree.handle("a").ask(Echo(1), deadline=scheduler.deadline(5)).result() == 1
         assert health(tree, "a").incarnation == 3
+
+
+class Flaky(Probe):
+    """Meets a busy database ``failures`` times, each time before it did anything."""
+
+    def __init__(self, context: ActorContext, failures: int, log: list[str]) -> None:
+        super().__init__(context, log)
+        self.failures = failures
+
+    def on_ask(self, message: object, envelope: Envelope) -> object:
+        if message == "busy" and self.failures:
+            self.failures -= 1
+            raise Transient(StorageError("the database is locked"))
+        self.note(f"did {message}")
+        return super().on_ask(Echo(message), envelope)
+
+    def on_tell(self, message: object) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise Transient(StorageError("the database is locked"))
+        super().on_tell(message)
+
+
+def test_a_transient_failure_is_retried_within_the_deadline_and_others_are_served_meanwhile() -> None:
+    log: list[str] = []
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", partial(Flaky, failures=4, log=log))]) as tree:
+        handle = tree.handle("a")
+        retried = handle.ask("busy", deadline=scheduler.deadline(5))
+        scheduler.settle()
+        assert handle.ask("other", deadline=scheduler.deadline(5)).result() == "other"
+        assert retried.result() == "busy"
+        assert [line for line in log if "did" in line] == ["root/a#1 did other", "root/a#1 did busy"]
+        assert health(tree, "a").crashes == 0
+
+
+def test_a_transient_failure_that_outlasts_the_deadline_is_answered_before_it_and_is_safe() -> None:
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", partial(Flaky, failures=1_000, log=[]))]) as tree:
+        begun = scheduler.clock.monotonic()
+        answer = failure(tree.handle("a").ask("busy", deadline=scheduler.deadline(2)))
+        assert isinstance(answer, StorageError)
+        assert answer.retry == "safe"
+        assert 1 < scheduler.clock.monotonic() - begun <= 2
+        begun = scheduler.clock.monotonic()
+        answer = failure(tree.handle("a").ask("busy", deadline=scheduler.deadline(600)))
+        assert isinstance(answer, StorageError)
+        assert scheduler.clock.monotonic() - begun < 10, "bounded, however long the deadline"
+
+
+def test_a_tell_that_meets_something_transient_is_retried_a_bounded_number_of_times() -> None:
+    for failures, handled in ((3, 1), (1_000, 0)):
+        log: list[str] = []
+        scheduler = VirtualScheduler(0)
+        with scheduler.tree([ChildSpec("a", partial(Flaky, failures=failures, log=log))]) as tree:
+            tree.handle("a").tell("x")
+            scheduler.advance(60)
+            assert len([line for line in log if "told" in line]) == handled
+            assert health(tree, "a").crashes == 0
+
+
+def test_a_retry_ends_with_its_actor_and_is_answered_typed() -> None:
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", partial(Flaky, failures=1_000, log=[]))]) as tree:
+        retried = tree.handle("a").ask("busy", deadline=scheduler.deadline(5))
+        scheduler.settle()
+        tree.handle("a").tell(Raise(ValueError()))
+        assert tree.root.quarantine("a", "by hand").result()
+        assert isinstance(failure(retried), Quarantined)
 
 
 # --- rule 5 -----------------------------------------------------------------------------------------------------
@@ -597,6 +669,41 @@ def test_commands_about_unknown_children_and_foreign_messages_are_typed_refusals
             tree.root.ask(Echo(1), deadline=scheduler.deadline(5)).result()
         assert health(tree, "x").state == "absent"
         assert tree.root.ask(StopChild("y"), deadline=scheduler.deadline(5)).error() is None
+
+
+def test_stopping_a_quarantined_child_leaves_it_quarantined() -> None:
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", Probe)]) as tree:
+        tree.root.quarantine("a", "by hand").result()
+        assert tree.root.stop_child("a").result() is True
+        assert health(tree, "a").state == "quarantined"
+        assert isinstance(failure(tree.handle("a").ask(Echo(1), deadline=scheduler.deadline(5))), Quarantined)
+
+
+def test_what_is_kept_of_a_quarantined_actor_does_not_keep_its_resources() -> None:
+    class Resource:
+        pass
+
+    alive: list[weakref.ref[Resource]] = []
+
+    class Holding(Probe):
+        def on_ready(self) -> None:
+            self.resource = Resource()
+            alive.append(weakref.ref(self.resource))
+
+        def on_ask(self, message: object, envelope: Envelope) -> object:
+            resource = self.resource
+            try:
+                raise OSError("torn")
+            except OSError as error:
+                assert resource is not None
+                raise Corruption(StorageError("torn")) from error
+
+    with Tree([ChildSpec("a", Holding)]) as tree:
+        kept = failure(ask(tree.handle("a"), Echo(1)))
+        eventually(lambda: health(tree, "a").quarantine is not None)
+        kept.__traceback__ = None
+        eventually(lambda: gc.collect() >= 0 and alive[0]() is None)
 
 
 def test_a_quarantined_child_is_not_started_by_a_second_start() -> None:
