@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -51,6 +52,7 @@ def test_a_command_in_the_pages_exists(words: list[str]) -> None:
         assert option in own
 
 
+@cache
 def run(*arguments: str) -> str:
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "host_bridge", *arguments],
@@ -60,9 +62,14 @@ def run(*arguments: str) -> str:
     return ran.stdout
 
 
-def test_the_table_of_tools_is_the_catalogue() -> None:
-    listed = re.findall(r"^\| `(knowledge_\w+)` \|", README, re.MULTILINE)
+def test_the_table_of_tools_is_the_catalogue_the_default_profile_first() -> None:
+    rows = re.findall(r"^\| (`knowledge_.+?) \|", README, re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(knowledge_\w+)`", row)]
+    core = {name for name, spec in CATALOGUE.items() if spec.core}
     assert sorted(listed) == sorted(CATALOGUE)
+    assert set(listed[: len(core)]) == core
+    assert len(core) == 7
+    assert "get the first seven" in README
 
 
 def test_the_changelog_names_every_tool() -> None:

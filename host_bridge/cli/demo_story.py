@@ -177,7 +177,7 @@ def lookup(story: Story) -> JsonObject:
 def evidence(story: Story) -> JsonObject:
     """One claim with its source, through MCP's door: what makes it more than a sentence."""
     teller = story.teller
-    with McpClient(story.state_dir) as client:
+    with teller.waiting("Connecting over MCP"), McpClient(story.state_dir) as client:
         tools = client.tools()
         hits = cast("list[JsonObject]", client.call("knowledge_grep", {"query": "sill datum", "kind": "claim"})["hits"])
         expect(bool(hits), "the claim about the sill was not found")
