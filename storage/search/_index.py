@@ -24,6 +24,10 @@ from storage.search._query import ParsedQuery, expression, parse_query
 from storage.state.connection import CommitUncertain, Database, SqlValue, StorageCorrupt
 
 MERGE_PAGES: Final = 64
+BULK_DOCUMENTS: Final = 20
+"""From so many documents a slice on, it also pays for merging. Otherwise a rebuild would pile up segments until FTS5
+joins them all at once, in one slice that takes seconds."""
+BULK_MERGE_PAGES: Final = 128
 LOG_MAX_BYTES: Final = 4 * 1024 * 1024
 LITERALS_CHECKED_MAX: Final = 2_000
 """Documents whose symbol words are compared one by one; beyond, adjacency of the same symbols counts."""
@@ -118,6 +122,8 @@ class SearchIndex:
                 self._remove(last)
                 self._add(entries)
                 self._database.execute("UPDATE meta SET value = ? WHERE key = 'position'", (str(position),))
+            if len(entries) >= BULK_DOCUMENTS:
+                self._merge(BULK_MERGE_PAGES)
             if _file.log_bytes(self.path) > LOG_MAX_BYTES:
                 self._database.checkpoint()
 
@@ -159,16 +165,11 @@ class SearchIndex:
     def merge_step(self, pages: int = MERGE_PAGES) -> bool:
         """Join some segments of the index, about ``pages`` pages of work; whether there is more to do.
 
-        Merging is left out of :meth:`apply` and done here, when nothing else is waiting. Once all is merged the log
-        is written back into the file.
+        Small slices leave merging to this, for when nothing else is waiting. Once all is merged the log is written
+        back into the file.
         """
-        more = False
         with self._available():
-            for table in ("text", "symbol"):
-                with self._database.transaction(full=False, point="search.merge"):
-                    before = self._changes()
-                    self._database.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))
-                    more = more or self._changes() - before > 1  # the command itself counts as one
+            more = self._merge(pages)
             if not more:
                 self._database.checkpoint()
         return more
@@ -193,6 +194,15 @@ class SearchIndex:
             self._database, _ = _file.open_writer(self.path, self._identity)
             self.rebuilt = "reset"
             self._inode = _file.inode(self.path)
+
+    def _merge(self, pages: int) -> bool:
+        more = False
+        for table in ("text", "symbol"):
+            with self._database.transaction(full=False, point="search.merge"):
+                before = self._changes()
+                self._database.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))
+                more = more or self._changes() - before > 1  # the command itself counts as one
+        return more
 
     def _any_expired(self, instant: int | None) -> bool:
         return instant is not None and bool(self._database.query(f"SELECT {ANY_EXPIRED}", (instant,))[0][0])

@@ -400,7 +400,8 @@ def test_reset_leaves_no_trace_of_the_text(path: Path) -> None:
 def test_merging_is_done_in_steps_and_changes_no_answer(path: Path) -> None:
     index = open_index(path)
     for number in range(12):
-        fill(index, bodies(*(f"garden w{number}x{one} v{one}.{number}" for one in range(40))), first=1 + 40 * number)
+        texts = [" ".join(f"garden w{number}x{one}y{word} v{one}.{word}" for word in range(60)) for one in range(10)]
+        fill(index, bodies(*texts), first=1 + 10 * number)
     before = rows(index, "garden", limit=500)
     steps = 1
     while index.merge_step(8):
@@ -411,6 +412,26 @@ def test_merging_is_done_in_steps_and_changes_no_answer(path: Path) -> None:
     assert index.check()
     assert not index.merge_step()
     index.close()
+
+
+def test_a_rebuild_never_piles_up_segments_until_one_slice_has_to_join_them_all(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joins_all_at_once = 16  # FTS5's crisismerge
+
+    def most_segments() -> int:
+        index = open_index(path)
+        index.reset()
+        seen = 0
+        for number in range(40):
+            fill(index, bodies(*(f"garden w{number}x{one}" for one in range(20))), first=1 + 20 * number)
+            seen = max(seen, index._database.query("SELECT count(DISTINCT segid) FROM text_idx")[0][0])
+        index.close()
+        return seen
+
+    assert most_segments() < joins_all_at_once / 2
+    monkeypatch.setattr("storage.search._index.BULK_DOCUMENTS", 1_000)
+    assert most_segments() >= joins_all_at_once - 1
 
 
 def test_the_log_is_written_back_before_it_grows_without_bound(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
