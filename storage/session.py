@@ -150,7 +150,14 @@ class PartitionSession:
         self._scanned = False
         self._entries = 0
         self._accept_deletions = False
-        self.catalogue = CatalogueReader(self._publisher.db, partition)
+        self._catalogue = CatalogueReader(self._publisher.db, partition)
+
+    @property
+    def catalogue(self) -> CatalogueReader:
+        """The partition's rows, on the connection that is open now: a failed commit opens it anew."""
+        if self._catalogue.database is not self._publisher.db:
+            self._catalogue = CatalogueReader(self._publisher.db, self.partition)
+        return self._catalogue
 
     # --- freshness -------------------------------------------------------------------------------------
 

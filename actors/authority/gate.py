@@ -107,18 +107,17 @@ class PermitGate:
     def fence(self, permit: Permit) -> Iterator[None]:
         """The commit fence: inside it the save may become durable; a revocation waits for it.
 
-        Left by a defect (anything but a typed error) it stays taken until :meth:`recovered`, because the
-        journal commit may have happened and is finished by recovery.
+        Left by a defect, or by an error that may have stored something (``retry: unknown``), it stays taken until
+        :meth:`recovered`: the journal commit may have happened and is finished by recovery.
         """
         token = self._enter(permit, write=True)
         try:
             yield
-        except KnowledgeError:
-            self._leave(token)
-            raise
-        except BaseException:
-            with self._changed:
-                self._stranded[token] = self._inside.pop(token)
+        except BaseException as error:
+            if isinstance(error, KnowledgeError) and error.retry != "unknown":
+                self._leave(token)
+            else:
+                self._strand(token)
             raise
         else:
             self._leave(token)
@@ -146,6 +145,10 @@ class PermitGate:
             token = next(self._tokens)
             self._inside[token] = permit
             return token
+
+    def _strand(self, token: int) -> None:
+        with self._changed:
+            self._stranded[token] = self._inside.pop(token)
 
     def _leave(self, token: int) -> None:
         with self._changed:

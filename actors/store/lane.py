@@ -128,7 +128,11 @@ class Lane(GuardedActor):
         match message:
             case RunTool():
                 with _corruption(self._settings.vault_id):
-                    return self._run(Prepare(message, envelope))
+                    try:
+                        return self._run(Prepare(message, envelope))
+                    except KnowledgeError as error:
+                        self._answer_refusal(envelope, error)
+                        return PARKED
             case _:
                 raise InternalError(f"The lane takes no {type(message).__name__}.")
 
@@ -224,12 +228,23 @@ class Lane(GuardedActor):
         try:
             outcome = self._run(parked, facts)
         except KnowledgeError as refusal:
-            if isinstance(refusal, InternalError):
-                raise
-            envelope.reply.fail(refusal)
+            self._answer_refusal(envelope, refusal)
             return
         if outcome is not PARKED:
             envelope.reply.succeed(outcome)
+
+    def _answer_refusal(self, envelope: Envelope, error: KnowledgeError) -> None:
+        """Answer with a typed error. One that may have stored something ends this incarnation too.
+
+        Only opening the store anew tells what its database holds (WRITE-PATH.md, hole 24); until then the commit
+        fence stays taken.
+        """
+        if isinstance(error, InternalError):
+            raise error
+        assert envelope.reply is not None
+        envelope.reply.fail(error)
+        if error.retry == "unknown":
+            raise InternalError("The store must be opened again before it can answer.")
 
     def _operation_context(
         self, message: RunTool, partition: PartitionSession, check: Callable[[], None], facts: PreparedFacts

@@ -82,13 +82,23 @@ class CatalogueReader:
 
     def __init__(self, db: Database, partition: Partition) -> None:
         self._db = db
+        self._number: int | None = None
         self.partition = partition
 
     @property
+    def database(self) -> Database:
+        """The connection that is read."""
+        return self._db
+
+    @property
     def number(self) -> int:
-        """The catalogue's number of this partition; -1 before its first row."""
-        found = self._db.query_one("SELECT id FROM catalogue_partition WHERE key = ?", (self.partition.key,))
-        return -1 if found is None else int(found[0])
+        """The catalogue's number of this partition; -1 before its first row. It never changes afterwards."""
+        if self._number is None:
+            found = self._db.query_one("SELECT id FROM catalogue_partition WHERE key = ?", (self.partition.key,))
+            if found is None:
+                return -1
+            self._number = int(found[0])
+        return self._number
 
     @property
     def change(self) -> int:
