@@ -49,7 +49,7 @@ def throughput_holds(faulty: float, clean: float) -> Verdict:
     """Calls a second under faults are at least half of those without."""
     share = faulty / clean if clean else 1.0
     return Verdict(
-        "throughput is at least half", share >= THROUGHPUT_SHARE, f"{faulty:.0f} against {clean:.0f} calls/s ({share:.0%})"
+        "throughput is at least half", share >= THROUGHPUT_SHARE, f"{faulty:.0f} of {clean:.0f} calls/s ({share:.0%})"
     )
 
 

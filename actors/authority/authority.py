@@ -20,7 +20,7 @@ from storage.registry import Holder, Isolated, Named, Registry
 from storage.session import StoreSession
 
 VIEW_LIFE_SECONDS: Final = 10.0
-RENEW_SECONDS: Final = 1.0
+RENEW_SECONDS: Final = 0.5
 BARRIER_SECONDS: Final = 10.0
 BARRIER_POLL_SECONDS: Final = 0.02
 

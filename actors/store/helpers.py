@@ -21,17 +21,18 @@ from actors.store.messages import (
     WriteCheckpoints,
 )
 from actors.store.needs import CitationKey
-from actors.supervision import ActorContext, Envelope, GuardedActor
+from actors.supervision import ActorContext, Envelope, GuardedActor, Timer
 from messages.errors import Cancelled, DeadlineExceeded, InternalError, StoreUnavailable
 from messages.vocabulary import Partition
 from storage import files
 from storage.evidence import Verdict, VerdictCache, verify
-from storage.git import commit
+from storage.git import Committed, commit, sync_index, tidy
 from storage.index_feed import IndexFeed
 from storage.publication import sync_files
 from storage.search import SearchIndex
 
 POLL_SECONDS: Final = 0.25
+IDLE_SECONDS: Final = 4.0
 
 
 class Indexer(GuardedActor):
@@ -159,13 +160,30 @@ class GitQueue(GuardedActor):
     def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
         super().__init__(context)
         self._settings = settings
+        self._idle: Timer | None = None
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
-            case WriteCheckpoints(checkpoints, whole_history, look_back, _):
-                return commit(
-                    self._settings.layout.vault, checkpoints, whole_history=whole_history, look_back=look_back
-                )
+            case WriteCheckpoints(checkpoints, whole_history, look_back, more):
+                vault = self._settings.layout.vault
+                outcome = commit(vault, checkpoints, whole_history=whole_history, look_back=look_back)
+                if isinstance(outcome, Committed) and not more:
+                    self._wait_for_idle()
+                return outcome
+            case _:
+                raise InternalError(f"The Git queue takes no {type(message).__name__}.")
+
+    def _wait_for_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = self.context.start_timer(IDLE_SECONDS, _Idle())
+
+    def on_tell(self, message: object) -> None:
+        match message:
+            case _Idle():
+                # So that a person's `git status` is clean and the packs stay few.
+                sync_index(self._settings.layout.vault)
+                tidy(self._settings.layout.vault)
             case _:
                 raise InternalError(f"The Git queue takes no {type(message).__name__}.")
 
@@ -205,6 +223,10 @@ class Watcher(GuardedActor):
             self.context.start_timer(POLL_SECONDS, _Look())
         else:
             self.context.tell_self(_Look())
+
+
+class _Idle:
+    """To the Git queue itself: nothing was committed for a while."""
 
 
 class _Look:

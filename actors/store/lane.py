@@ -214,7 +214,7 @@ class Lane(GuardedActor):
             return
         facts = PreparedFacts(verdicts=parked.verdicts)
         error = prepared.reply.error()
-        if parked.since_change:
+        if parked.since_change is not None:
             problem = None if error is None else f"the keyword index is not ready: {error.message}"
             facts = replace(facts, index_change=parked.since_change, index_problem=problem)
         elif error is not None:

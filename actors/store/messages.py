@@ -32,7 +32,7 @@ class Prepare:
 
     message: RunTool
     envelope: Envelope
-    since_change: int = 0
+    since_change: int | None = None
     verdicts: Mapping[CitationKey, Verdict] = field(default_factory=dict)
 
 

@@ -72,7 +72,7 @@ def remember(context: OperationContext, request: RememberRequest) -> Outcome:
         subject = subject_of(context, item)
         entities = () if subject.page_id is None else (subject.page_id,)
         key = claim_key(item.text, item.kind, entities)
-        repeated = _repeated(context, key, subject) or _again(new_keys.get(key), subject)
+        repeated = _repeated(context, item, key, subject) or _again(new_keys.get(key), subject)
         if repeated is not None:
             shown.append(repeated)
             continue
@@ -137,9 +137,13 @@ def _claim(
     return _NewClaim(filing.path_for(record, at), render_new(record), record)
 
 
-def _repeated(context: OperationContext, key: str, subject: Subject) -> RememberedItem | None:
-    """The existing claim that the item repeats exactly."""
-    existing = next((entry for entry in context.catalogue.repeats(key) if entry.current(context.now_ms)), None)
+def _repeated(context: OperationContext, item: RememberItem, key: str, subject: Subject) -> RememberedItem | None:
+    """The existing claim that the item repeats exactly; one about a page that was merged into the subject counts."""
+    keys = [key]
+    if subject.page_id is not None:
+        earlier = context.catalogue.merged_away(subject.page_id)
+        keys += [claim_key(item.text, item.kind, (page_id,)) for page_id in earlier]
+    existing = next((entry for entry in context.catalogue.repeats(keys) if entry.current(context.now_ms)), None)
     if existing is None:
         return None
     return RememberedItem(
