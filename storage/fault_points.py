@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import storage
 
 # What the functions of storage.files, storage.vault.replace and storage.state.connection add to a point's name.
-DERIVED_PARTS = ("open", "write", "read", "stat", "aside", "unlink", "lease", "lease.release", "release")
+DERIVED_PARTS = ("open", "write", "read", "stat", "aside", "unlink", "lease", "release", "begin", "commit")
 
 
 def all_fault_points() -> dict[str, str]:

@@ -29,8 +29,6 @@ FAULT_POINTS = (
     ("replay.staged", "reading a staged name that the stop left behind"),
     ("replay.list", "listing a folder to find a file that was moved by hand"),
     ("replay.stranger", "reading a file that may be one moved by hand"),
-    ("replay.settle.begin", "beginning the transaction that settles what the stop interrupted"),
-    ("replay.settle.commit", "its durable commit"),
 )
 
 Verdict = Literal["right", "write", "keep_and_write", "left", "moved"]
@@ -185,14 +183,14 @@ def _write_last(state: StoreState, chain: Chain, slot: Slot, found: Observed) ->
     seen, busy = slot.look(name)
     if seen.hash == found.hash:
         if not busy:
-            slot.unlink(name)
+            slot.discard(name)
         return True
     with suppress(FileNotFoundError, FileExistsError):
         if chain.last is None:
             slot.move_back(name)
         else:
             slot.swap(name)
-            slot.unlink(name)
+            slot.discard(name)
     return False
 
 

@@ -198,7 +198,7 @@ def _undo_create(slot: Slot) -> None:
     behind = slot.behind()
     free = slot.staged
     if behind.holds is Holds.AFTER:
-        slot.unlink(behind.name)
+        slot.discard(behind.name)
     elif behind.holds is Holds.OTHER:
         free = slot.aside
     try:
@@ -294,7 +294,7 @@ def discard_staged(state: StoreState, folders: Folders, publication_id: str, ste
     harmless, and the next opening removes them."""
     for step in steps:
         with suppress(OSError):
-            Slot(state, folders, publication_id, step).unlink(state.staged_name(publication_id, step.ordinal))
+            Slot(state, folders, publication_id, step).discard(state.staged_name(publication_id, step.ordinal))
     with suppress(OSError):
         files.unlink(state.root_fd, state.staged_name(publication_id, MANIFEST_ORDINAL), at="manifest.unlink")
     folders.discard_made()

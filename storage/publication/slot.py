@@ -52,7 +52,7 @@ class Slot:
 
     @property
     def aside(self) -> str:
-        """The third name, used only where the file system cannot exchange."""
+        """The third name, for where the file system cannot exchange."""
         return self.staged + replace.OLD_SUFFIX
 
     def target(self) -> Observed:
@@ -61,11 +61,9 @@ class Slot:
 
     def behind(self) -> Observed:
         """What the staged name holds now: our text before the exchange, the displaced one after it."""
-        if not self._state.can.exchange:
-            displaced = self._observe(self.staging, self.aside)
-            if displaced.holds is not Holds.NOTHING:
-                return displaced
-        return self._observe(self.staging, self.staged)
+        # Whatever the file system can do now, an earlier opening may have found otherwise.
+        displaced = self._observe(self.staging, self.aside)
+        return self._observe(self.staging, self.staged) if displaced.holds is Holds.NOTHING else displaced
 
     def _observe(self, folder: str, name: str) -> Observed:
         fd = self._folders.find(folder)
@@ -155,7 +153,7 @@ class Slot:
             return Observed(Holds.OTHER, name), False
         return self.classify(name, seen.hash, seen.data), bool(seen.busy)
 
-    def unlink(self, name: str) -> None:
+    def discard(self, name: str) -> None:
         """Remove a staged name whose text the journal holds."""
         folder = self._folders.find(self.staging)
         if folder is not None:

@@ -274,7 +274,7 @@ def _clear_staged(state: StoreState, folders: Folders, entry: JournalEntry, now:
             return False
         if not journal.has_blob(state.db, seen.hash):
             entries.keep(state, [(entry, slot.step, seen.data)])
-        slot.unlink(name)
+        slot.discard(name)
     _clear_manifest(state, entry)
     return True
 
@@ -288,9 +288,8 @@ def _present(slot: Slot, folders: Folders) -> list[str]:
 
 def _clear_manifest(state: StoreState, entry: JournalEntry) -> None:
     name = state.staged_name(entry.publication_id, MANIFEST_ORDINAL)
-    files.unlink(state.root_fd, name, at="manifest.unlink")
-    if not state.can.exchange:
-        files.unlink(state.root_fd, name + replace.OLD_SUFFIX, at="manifest.unlink")
+    for staged in (name, name + replace.OLD_SUFFIX):
+        files.unlink(state.root_fd, staged, at="manifest.unlink")
 
 
 def _rewrite(state: StoreState, folders: Folders, cut: Cut, path: str) -> None:
@@ -316,7 +315,7 @@ def _rewrite(state: StoreState, folders: Folders, cut: Cut, path: str) -> None:
         if seen.hash != final:
             slot.swap(displaced)  # saved by a person in this moment: theirs stays
         elif not busy:
-            slot.unlink(displaced)
+            slot.discard(displaced)
         files.fsync(folders.open(slot.folder), at="sync.folder")
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):

@@ -44,7 +44,7 @@ class CommitUncertain(Exception):
 class Database:
     """One open connection. Everything runs on the thread that opened it; ``interrupt`` is for any thread."""
 
-    __slots__ = ("_connection", "_full", "_prefix", "_thread", "path")
+    __slots__ = ("_connection", "_full", "_inside", "_prefix", "_thread", "path")
 
     def __init__(self, path: Path, connection: apsw.Connection, prefix: str) -> None:
         self.path = path
@@ -52,6 +52,7 @@ class Database:
         self._prefix = prefix
         self._thread = threading.get_ident()
         self._full = False
+        self._inside = False
 
     @classmethod
     def open(
@@ -133,14 +134,18 @@ class Database:
         """
         self._check_thread()
         connection = self._connection
-        with _typed(self.path):
+        if self._inside:
+            raise RuntimeError("a transaction inside a transaction")
+        attempted = False
+        self._inside = True
+        try:
             with effect(f"{point}.begin"):
+                if connection.in_transaction:  # the roll-back of the last one failed
+                    connection.execute("ROLLBACK")
                 if full != self._full:  # cannot be changed inside a transaction
                     connection.execute("PRAGMA synchronous=FULL" if full else "PRAGMA synchronous=NORMAL")
                     self._full = full
                 connection.execute("BEGIN IMMEDIATE")
-        attempted = False
-        try:
             yield
             with effect(f"{point}.commit"):
                 attempted = True
@@ -155,6 +160,8 @@ class Database:
             if isinstance(error, (apsw.Error, OSError)):
                 raise _translated(error, self.path) from error
             raise
+        finally:
+            self._inside = False
 
     def checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> tuple[int, int]:
         """Copy committed pages from the WAL into the database; ``(frames in the WAL, frames copied)``."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage import faults
+from storage.fault_points import all_fault_points, declared_name
 from tests.kit.unsynced import without_syncs
 from tests.storage.publication.audit import audit
 from tests.storage.publication.scenario import Points, kill_at, run, run_in_child
@@ -62,6 +63,8 @@ def test_the_script_passes_every_step_and_the_audit_holds(new_store: NewStore) -
     world, points = World(folder), Points()
     with faults.installed(points):
         run(world, points)
+    names = all_fault_points()
+    assert [name for name in points.names if declared_name(name, names) is None] == []
     assert sum(event.kind == "ack" for event in world.events) == 10
     assert sum('"state":"conflict"' in event.receipt for event in world.events) == 3
     audit(folder, world.events, machine_stop=False)
