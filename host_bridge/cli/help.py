@@ -21,9 +21,11 @@ is none. The state directory is --state-dir DIR, else $KNOWLEDGE_STATE_DIR, else
 
 First steps:
   knowledge call status
-  knowledge call remember '{"attribution": "Ana, stand-up", "excerpt": "Ana: we ship on Friday.",
-      "items": [{"text": "The team ships on Friday.", "kind": "commitment"}]}'
-  knowledge call grep '{"query": "ships friday", "mode": "any"}'
+  knowledge call remember '{"requestId": "6f6e3f0e-52a5-4c33-8e7f-0d2f7c0f9a11", "attribution": "Ana, stand-up",
+      "excerpt": "Ana: we ship on Friday.", "items": [{"text": "The team ships on Friday.", "kind": "commitment"}]}'
+  knowledge call grep '{"query": "ships friday"}'
+
+requestId is any fresh UUID: repeating a command with the same one saves nothing twice.
 """
 
 _CALLER = """\
