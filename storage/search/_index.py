@@ -135,7 +135,7 @@ class SearchIndex:
         not reached ``at_least``, and ``LimitExceeded`` for a query that is too long.
         """
         parsed = parse_query(query.text, query.mode)
-        with self._available(), self._snapshot() as position:
+        with self._available(), self._snapshot(query.filters.eligible_at) as (position, expired):
             if position < at_least:
                 raise IndexUnavailable(
                     "The keyword index is still catching up; try again.",
@@ -145,7 +145,7 @@ class SearchIndex:
                 )
             if not parsed.phrases:
                 return SearchPage((), 0, position)
-            where = compile_filters(query.filters, expired=self._any_expired(query.filters.eligible_at))
+            where = compile_filters(query.filters, expired=expired)
             count = f"SELECT count(*) FROM text{where.join} WHERE text MATCH ?{where.condition}"
             total = int(self._database.query(count, (parsed.match, *where.parameters))[0][0])
             hits = self._hits(parsed, where, query.limit, query.offset) if query.offset < total else ()
@@ -204,9 +204,6 @@ class SearchIndex:
                 more = more or self._changes() - before > 1  # the command itself counts as one
         return more
 
-    def _any_expired(self, instant: int | None) -> bool:
-        return instant is not None and bool(self._database.query(f"SELECT {ANY_EXPIRED}", (instant,))[0][0])
-
     def _remove(self, rows: Collection[int]) -> None:
         sql = f"SELECT row, slot, symbols FROM document WHERE row IN ({LISTED})"
         found = self._database.query(sql, (listed(rows),))
@@ -263,11 +260,14 @@ class SearchIndex:
         return frozenset(held)
 
     @contextmanager
-    def _snapshot(self) -> Iterator[int]:
-        """One unchanging view for several statements; yields its position."""
+    def _snapshot(self, instant: int | None) -> Iterator[tuple[int, bool]]:
+        """One unchanging view for several statements: its position, and whether a document has expired by then."""
         self._database.execute("BEGIN")
         try:
-            yield _position(self._database)
+            row = self._database.query_one(f"SELECT value, {ANY_EXPIRED} FROM meta WHERE key = 'position'", (instant,))
+            if row is None:
+                raise StorageCorrupt(f"{self.path.name} has lost its position")
+            yield int(row[0]), bool(row[1])
         finally:
             self._database.execute("ROLLBACK")
 

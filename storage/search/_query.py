@@ -49,27 +49,32 @@ def parse_query(text: str, mode: Mode = "all") -> ParsedQuery:
             field="query",
             limit=GREP_QUERY_MAX_CHARS,
         )
-    if (count := word_count(text)) > GREP_QUERY_MAX_WORDS:
+    every: dict[Phrase, None] = {}
+    plain: dict[Phrase, None] = {}
+    literals: dict[_symbols.Literal, None] = {}
+    whole: list[str] = []
+    for word in text.split():
+        phrase = tuple(tokens(word))
+        if not phrase:
+            continue
+        whole += phrase
+        wanted = dict.fromkeys(_alternatives(phrase)) if mode == "any" else {phrase: None}
+        every |= wanted
+        if symbols := _symbols.literals(word):
+            literals |= dict.fromkeys(symbols)
+        else:
+            plain |= wanted
+    # A person's words are never more than the tokens they are cut into.
+    if len(whole) > GREP_QUERY_MAX_WORDS and (count := word_count(text)) > GREP_QUERY_MAX_WORDS:
         raise LimitExceeded(
             f"The query has {count} words, at most {GREP_QUERY_MAX_WORDS} are searched; name the distinctive ones.",
             field="query",
             limit=GREP_QUERY_MAX_WORDS,
             words=count,
         )
-    literals = _symbols.literals(text)
-    if mode == "phrase":
-        whole = tuple(tokens(text))
-        phrases: tuple[Phrase, ...] = (whole,) if whole else ()
-        return ParsedQuery(mode, phrases, () if literals else phrases, literals)
-    every: dict[Phrase, None] = {}
-    plain: dict[Phrase, None] = {}
-    for word in text.split():
-        phrase = tuple(tokens(word))
-        wanted = list(_alternatives(phrase)) if mode == "any" else [phrase] if phrase else []
-        every.update(dict.fromkeys(wanted))
-        if not _symbols.literals(word):
-            plain.update(dict.fromkeys(wanted))
-    return ParsedQuery(mode, tuple(every), tuple(plain), literals)
+    if mode == "phrase" and whole:
+        every = {tuple(whole): None}
+    return ParsedQuery(mode, tuple(every), tuple(plain), tuple(literals))
 
 
 def expression(phrases: Iterable[Phrase], operator: Literal[" OR ", " AND "]) -> str:
