@@ -17,6 +17,7 @@ from storage.state.connection import Database, Row, SqlValue
 
 REDIRECTS_MAX: Final = 16
 NAMES_PER_QUERY: Final = 200
+MERGED_AWAY_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +177,24 @@ class CatalogueReader:
             current = following
         return current
 
-    def repeats(self, key: str) -> Sequence[Entry]:
-        """Active valid claims with this :func:`~storage.state.catalogue.claim_key`, oldest first."""
+    def repeats(self, keys: Collection[str]) -> Sequence[Entry]:
+        """Active valid claims with one of these :func:`~storage.state.catalogue.claim_key`, oldest first."""
+        wanted = sorted(keys)
         return self._entries(
-            "r.partition = ? AND r.claim_key = ? AND r.claim_key <> '' AND r.lifecycle = 'active' AND r.valid = 1",
-            (self.number, key),
+            f"r.partition = ? AND r.claim_key IN ({', '.join('?' * len(wanted))}) AND r.claim_key <> '' "
+            "AND r.lifecycle = 'active' AND r.valid = 1",
+            (self.number, *wanted),
         )
+
+    def merged_away(self, page_id: str) -> Sequence[str]:
+        """The ids of pages that were merged into this one, over chains too; :data:`MERGED_AWAY_MAX` at most."""
+        found = [page_id]
+        for target in found:
+            following = [entry.id for entry in self.naming(target, ("merged_into",)) if entry.lifecycle == "merged"]
+            found += [record_id for record_id in dict.fromkeys(following) if record_id not in found]
+            if len(found) > MERGED_AWAY_MAX:
+                break
+        return found[1 : 1 + MERGED_AWAY_MAX]
 
     def naming(self, target: str, roles: Iterable[str]) -> Sequence[Entry]:
         """Records that name ``target`` in one of these roles, each once."""

@@ -61,7 +61,8 @@ def remember(context: OperationContext, request: RememberRequest) -> Outcome:
         media_type="text/plain",
         size=len(excerpt),
         start_line=1,
-        end_line=max(1, len(request.excerpt.splitlines())),
+        # Lines as evidence counts them: only LF ends one, whatever else Unicode calls a line break.
+        end_line=excerpt.count(b"\n") + (not excerpt.endswith(b"\n")),
     )
     filing = Filing(context)
     recorded = next_instant(context)
