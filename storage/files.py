@@ -2,8 +2,9 @@
 
 Guarantees: no symbolic link is followed, at any component below the root; a file is read only when it is regular
 and has exactly one name; nothing at a name is ever overwritten (a create is exclusive, a rename either exchanges
-two names or refuses a taken one). ``at`` is the fault point of the effect (:mod:`storage.faults`); a compound effect
-derives the points of its parts from it (``<at>.open``, ``<at>.write``).
+two names or refuses a taken one), except by :func:`rename_over`, which says so. ``at`` is the fault point of the
+effect (:mod:`storage.faults`); a compound effect derives the points of its parts from it (``<at>.open``,
+``<at>.write``).
 
 Errors: ``OSError`` as the system gave it, and :class:`UnsafeFile`. Any thread; no state of its own.
 
@@ -114,9 +115,7 @@ def open_folder(root_fd: int, path: str, *, at: str) -> int:
             return os.dup(root_fd)
         if sys.platform == "linux":
             how = _OpenHow(_FOLDER_FLAGS, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
-            fd: int = _libc.syscall(
-                _OPENAT2_SYSCALL, root_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how)
-            )
+            fd: int = _libc.syscall(_OPENAT2_SYSCALL, root_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
             if fd >= 0:
                 return fd
             code = ctypes.get_errno()
@@ -316,6 +315,12 @@ def move(folder_fd: int, source: str, other_fd: int, target: str, *, at: str) ->
     """Rename without replacing: ``FileExistsError`` when ``target`` is taken, ``EINVAL``/``ENOSYS`` if unable."""
     with effect(at):
         _rename(folder_fd, source, other_fd, target, _NOREPLACE_LINUX, _EXCL_DARWIN)
+
+
+def rename_over(folder_fd: int, source: str, target: str, *, at: str) -> None:
+    """Rename, replacing ``target`` in one step: only for a file of which the same bytes are elsewhere."""
+    with effect(at):
+        os.rename(source, target, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
 
 
 def link(folder_fd: int, source: str, other_fd: int, target: str, *, at: str) -> None:

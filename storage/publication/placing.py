@@ -62,6 +62,7 @@ def finish(state: StoreState, entry: JournalEntry) -> Receipt:
     final = entries.stored_receipt(entry)
     if final is not None:
         return final
+    state.require_current()
     with Folders(state.root_fd) as folders:
         if entry.state == "rolling_back":
             return roll_back(state, folders, entry, None)
@@ -85,7 +86,9 @@ def _place(slot: Slot) -> Conflict | None:
 def _resolve(slot: Slot) -> Conflict | None:
     """One step by table 3a, whatever its two names hold."""
     step = slot.step
+    slot.require_current()
     for _ in range(_ATTEMPTS):
+        slot.mend()
         action = decide(step.kind, slot.target().holds, slot.behind().holds)
         match action:
             case Action.DONE:
@@ -165,11 +168,8 @@ def _undo_replace(slot: Slot) -> None:
     """Where our text stands, exchange it for the displaced one; anything else there is a person's and stays."""
     step = slot.step
     for _ in range(_ATTEMPTS):
+        slot.mend()
         target, behind = slot.target(), slot.behind()
-        if target.holds is Holds.NOTHING and behind.name == slot.aside and behind.holds is not Holds.NOTHING:
-            # Without exchange the name is absent for a moment, and we were interrupted in it.
-            slot.move_back(behind.name)
-            return
         if target.holds is not Holds.AFTER:
             return
         source = behind.name
@@ -193,6 +193,7 @@ def _undo_replace(slot: Slot) -> None:
 
 def _undo_create(slot: Slot) -> None:
     """Where our text stands, move it aside; anything else there is a person's and stays."""
+    slot.mend()
     if slot.target().holds is not Holds.AFTER:
         return
     behind = slot.behind()
@@ -213,6 +214,7 @@ def _undo_create(slot: Slot) -> None:
 
 def _undo_remove(slot: Slot) -> None:
     """Move what we took away back, unless something new stands there."""
+    slot.mend()
     behind = slot.behind()
     if behind.holds is not Holds.NOTHING and slot.target().holds is Holds.NOTHING:
         slot.move_back(behind.name)
@@ -254,9 +256,15 @@ def put_manifest(state: StoreState, wanted: Manifest, publication_id: str, *, st
             replace.move(state.can, root, name, root, MANIFEST_NAME, at="manifest.place")
             _note_manifest(state)
             return
-    displaced = replace.replace(state.can, root, name, root, MANIFEST_NAME, at="manifest.place")
-    if not force:
-        _check_displaced(state, displaced)
+    if state.can.exchange:
+        files.exchange(root, name, root, MANIFEST_NAME, at="manifest.place")
+        if not force:
+            _check_displaced(state, name)
+    else:
+        # vault.json must never be absent, and holds nothing but what the database holds too.
+        if staged and not force:
+            _require_expected(state, read_manifest(root)[0])
+        files.rename_over(root, name, MANIFEST_NAME, at="manifest.place")
     _note_manifest(state)
 
 
@@ -274,7 +282,7 @@ def _check_displaced(state: StoreState, displaced: str) -> None:
     try:
         _require_expected(state, found)
     except FailedClosed:
-        replace.replace(state.can, root, displaced, root, MANIFEST_NAME, at="manifest.place")
+        files.exchange(root, displaced, root, MANIFEST_NAME, at="manifest.place")
         raise
 
 

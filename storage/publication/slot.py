@@ -21,7 +21,7 @@ FAULT_POINTS = (
     ("stage.mkdir", "making a missing folder of a target"),
     ("stage.file", "creating and writing a staged text"),
     ("stage.attributes", "copying mode, owner and attributes to a staged text"),
-    ("unlink.staged", "removing a staged name whose text is known"),
+    ("unlink.staged", "removing a staged name whose text is known or has another name"),
     ("unlink.folder", "removing an empty folder that a rejected request made"),
 )
 
@@ -64,6 +64,30 @@ class Slot:
         # Whatever the file system can do now, an earlier opening may have found otherwise.
         displaced = self._observe(self.staging, self.aside)
         return self._observe(self.staging, self.staged) if displaced.holds is Holds.NOTHING else displaced
+
+    def require_current(self) -> None:
+        """Raise ``Restarting`` when another opening has taken the store over."""
+        self._state.require_current()
+
+    def mend(self) -> None:
+        """Where the file system cannot exchange, or move without replacing: end what an interruption left half done,
+        so that the two names tell again what happened."""
+        staging, folder = self._folders.find(self.staging), self._folders.find(self.folder)
+        if staging is None or folder is None:
+            return
+        target = files.stat_entry(folder, self.name, at="replay.read")
+        present = {}
+        for name in (self.staged, self.aside):
+            status = files.stat_entry(staging, name, at="replay.read")
+            if status is None:
+                continue
+            if target is not None and (status.st_dev, status.st_ino) == (target.st_dev, target.st_ino):
+                # Linked to its new name and not yet unlinked from the old one: one text under two names.
+                files.unlink(staging, name, at="unlink.staged")
+            else:
+                present[name] = status
+        if target is None and len(present) == 2:
+            self.move_back(self.aside)
 
     def _observe(self, folder: str, name: str) -> Observed:
         fd = self._folders.find(folder)

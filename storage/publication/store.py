@@ -80,13 +80,18 @@ class StoreState:
         self.check_usable()
         try:
             with self.db.transaction(full=full, point=point):
-                row = self.db.query_one("SELECT incarnation FROM meta")
-                if row is None or row[0] != self.incarnation:
-                    raise Restarting("another lane has taken this store over; nothing was stored", retry="safe")
+                self.require_current()
                 yield
         except CommitUncertain:
             self._reopen_database()
             raise
+
+    def require_current(self) -> None:
+        """Raise ``Restarting`` when another opening has taken the store over: before anything is staged again."""
+        self.check_usable()
+        row = self.db.query_one("SELECT incarnation FROM meta")
+        if row is None or row[0] != self.incarnation:
+            raise Restarting("another lane has taken this store over", retry="unknown")
 
     def check_usable(self) -> None:
         """Raise when a failed commit left the store in a state that only opening it anew can clear."""
@@ -106,9 +111,7 @@ class StoreState:
                 self.db.close()
             self.db = Database.open(self.folder / DATABASE_NAME, point_prefix="state", vfs=self.vfs)
             with self.db.transaction(full=True, point="reopen"):
-                row = self.db.query_one("SELECT incarnation FROM meta")
-                if row is None or row[0] != self.incarnation:
-                    raise Restarting("another lane has taken this store over")
+                self.require_current()
                 self.db.execute("UPDATE meta SET cuts = cuts + 1")
             self.pair = journal.marks(self.db).current
         except Exception as error:  # noqa: BLE001 - whatever it was, the store is not usable before it is opened anew

@@ -288,8 +288,7 @@ def _present(slot: Slot, folders: Folders) -> list[str]:
 
 def _clear_manifest(state: StoreState, entry: JournalEntry) -> None:
     name = state.staged_name(entry.publication_id, MANIFEST_ORDINAL)
-    for staged in (name, name + replace.OLD_SUFFIX):
-        files.unlink(state.root_fd, staged, at="manifest.unlink")
+    files.unlink(state.root_fd, name, at="manifest.unlink")
 
 
 def _rewrite(state: StoreState, folders: Folders, cut: Cut, path: str) -> None:
@@ -334,8 +333,7 @@ def _rewrite_manifest(state: StoreState) -> None:
             files.fsync(fd, at="sync.rewrite")
         finally:
             files.close(fd)
-        displaced = replace.replace(state.can, root, name, root, MANIFEST_NAME, at="manifest.place")
-        files.unlink(root, displaced, at="manifest.unlink")
+        files.rename_over(root, name, MANIFEST_NAME, at="manifest.place")
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise

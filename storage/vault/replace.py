@@ -98,21 +98,6 @@ def move(can: Capabilities, folder_fd: int, source: str, other_fd: int, target: 
     files.unlink(folder_fd, source, at=f"{at}.unlink")
 
 
-def replace(can: Capabilities, staging_fd: int, staged: str, folder_fd: int, name: str, *, at: str) -> str:
-    """Swap the staged text with the one at ``name``; the name in the staging folder that now holds the old one.
-
-    Without exchange the old text is moved aside first, so ``name`` is absent for a moment. ``FileNotFoundError`` when
-    one of the two is missing, ``FileExistsError`` when another text took the name in that moment.
-    """
-    if can.exchange:
-        files.exchange(staging_fd, staged, folder_fd, name, at=at)
-        return staged
-    aside = staged + OLD_SUFFIX
-    move(can, folder_fd, name, staging_fd, aside, at=f"{at}.aside")
-    move(can, staging_fd, staged, folder_fd, name, at=at)
-    return aside
-
-
 def look(folder_fd: int, name: str, *, limit: int, at: str = "place.look") -> Looked:
     """The text at a staged name and whether somebody can still write to it.
 

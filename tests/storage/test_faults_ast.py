@@ -1,4 +1,4 @@
-"""Storage touches files, SQLite and Git only inside ``with effect(...)``; and the table of points is the whole of them."""
+"""Storage touches files, SQLite and Git only inside ``with effect(...)``, and the table of points is complete."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ROOT = Path(storage.__file__).parent
 
 OS_EFFECTS = frozenset(
     "open read pread write pwrite fsync fdatasync sync rename replace renames link symlink unlink remove mkdir "
-    "makedirs rmdir removedirs stat lstat fstat listdir scandir walk fwalk statvfs fstatvfs truncate ftruncate chmod fchmod "
-    "chown fchown utime readlink listxattr getxattr setxattr removexattr access mkfifo mknod system popen posix_spawn execv "
-    "sendfile copy_file_range".split()
+    "makedirs rmdir removedirs stat lstat fstat listdir scandir walk fwalk statvfs fstatvfs truncate ftruncate chmod "
+    "fchmod chown fchown utime readlink listxattr getxattr setxattr removexattr access mkfifo mknod system popen "
+    "posix_spawn execv sendfile copy_file_range".split()
 )
 PATH_EFFECTS = frozenset(
     "read_text read_bytes write_text write_bytes mkdir rmdir unlink touch exists is_file is_dir is_symlink iterdir "

@@ -18,7 +18,6 @@ from storage.state.journal import digest
 from tests.kit.unsynced import UNSYNCED, without_syncs
 from tests.storage.publication.world import HERE, Event, Shown, read_vault, shown, staged
 
-
 ELSEWHERE = "private/elsewhere"
 
 
@@ -247,19 +246,11 @@ def _texts_are_kept(
 
 
 def _destroyed_by_persons(events: Sequence[Event]) -> set[str]:
-    """Texts that the person who wrote them replaced or removed before anybody took them over, and the one whose
-    saving a crash interrupted."""
-    found: set[str] = set()
-    current: dict[str, str | None] = {}
+    """Texts that a person overwrote or removed before anybody took them over, and the one whose saving a crash
+    interrupted."""
+    found = {text for event in events for text in event.destroyed}
     last_done = max((index for index, event in enumerate(events) if event.kind == "person done"), default=-1)
-    for index, event in enumerate(events):
+    for event in events[last_done + 1 :]:
         if event.kind == "person":
-            for path, text in event.texts.items():
-                old = current.get(path)
-                if old is not None:
-                    found.add(old)
-                current[path] = _hash(text)
-                name = _hash(text)
-                if index > last_done and name is not None:
-                    found.add(name)
+            found |= {name for name in map(_hash, event.texts.values()) if name is not None}
     return found

@@ -13,6 +13,7 @@ import pytest
 from messages.errors import KnowledgeError
 from storage import faults
 from storage.state.connection import StorageCorrupt
+from storage.state.journal import digest
 from storage.vault.replace import Capabilities
 from tests.kit.powercut import MODES
 from tests.kit.unsynced import without_syncs
@@ -67,7 +68,7 @@ class Editor:
         self.closes()
         target = self.world.vault / "private" / path
         if target.exists():
-            self.held = (os.open(target, os.O_WRONLY), path)
+            self.held = (os.open(target, os.O_RDWR), path)
 
     def writes_late(self) -> None:
         """Save in place through the descriptor that was opened earlier, wherever its inode is by now."""
@@ -80,7 +81,8 @@ class Editor:
         text = self.text()
         name = f"private/{path}" if standing else ELSEWHERE
         if status.st_nlink:
-            self.world.note(Event("person", texts={name: text}))
+            old = os.pread(fd, status.st_size, 0)
+            self.world.note(Event("person", texts={name: text}, destroyed=[digest(old)]))
         os.ftruncate(fd, 0)
         os.pwrite(fd, text.encode(), 0)
         if status.st_nlink:

@@ -65,15 +65,17 @@ def shown(db: Database) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Event:
-    """One thing that happened. ``texts`` maps paths (relative to the vault) to the new text, ``None`` = removed."""
+    """One thing that happened. ``texts`` maps paths (relative to the vault) to the new text, ``None`` = removed;
+    ``destroyed`` are the hashes of texts that a person overwrote or removed with it."""
 
     kind: Literal["begin", "accepted", "ack", "rejected", "person", "person done", "folded", "durable"]
     request: str = ""
     texts: dict[str, str | None] = field(default_factory=dict)
     receipt: str = ""
+    destroyed: list[str] = field(default_factory=list)
 
     def line(self) -> bytes:
-        return json.dumps([self.kind, self.request, self.texts, self.receipt]).encode() + b"\n"
+        return json.dumps([self.kind, self.request, self.texts, self.receipt, self.destroyed]).encode() + b"\n"
 
     @classmethod
     def of_line(cls, line: bytes) -> Event:
@@ -206,7 +208,7 @@ class World:
     def person_saves(self, path: str, text: str, *, how: Literal["rename", "in place"] = "rename") -> None:
         """An editor saves, by a rename over the name or in place."""
         target = self.vault / "private" / path
-        self.note(Event("person", texts={f"private/{path}": text}))
+        self.note(Event("person", texts={f"private/{path}": text}, destroyed=self._standing(path)))
         target.parent.mkdir(parents=True, exist_ok=True)
         if how == "rename":
             temporary = target.with_name(f".{target.name}.swp")
@@ -217,9 +219,13 @@ class World:
         self.note(Event("person done"))
 
     def person_deletes(self, path: str) -> None:
-        self.note(Event("person", texts={f"private/{path}": None}))
+        self.note(Event("person", texts={f"private/{path}": None}, destroyed=self._standing(path)))
         (self.vault / "private" / path).unlink(missing_ok=True)
         self.note(Event("person done"))
+
+    def _standing(self, path: str) -> list[str]:
+        text = self.read(path)
+        return [] if text is None else [digest(text.encode())]
 
     def read(self, path: str) -> str | None:
         try:
