@@ -329,7 +329,7 @@ def _after_process_stop(state: StoreState, unpruned: list[JournalEntry]) -> tupl
     """Nothing written was lost: finish the one publication that may be pending, by table 3a."""
     with Folders(state.root_fd) as folders:
         sweep.take_over(state, folders, {entry.publication_id for entry in unpruned})
-    pending = journal.unsettled(state.db)
+    pending = journal.unsettled_entry(state.db)
     if pending is None:
         return ()
     if pending.generation is not None:

@@ -78,7 +78,7 @@ class Publisher:
     def __init__(self, state: StoreState, report: RecoveryReport) -> None:
         self._state = state
         self.report = report
-        self._unsettled = journal.unsettled(state.db)
+        self._unsettled = journal.unsettled_entry(state.db)
 
     @property
     def db(self) -> Database:

@@ -85,6 +85,20 @@ def rows(
     return [_revision(row) for row in found]
 
 
+def count(db: Database, partition: Partition, *, record_id: str | None = None) -> int:
+    """How many rows :func:`rows` has, of one record or of the whole partition."""
+    if record_id is None:
+        row = db.query_one(
+            "SELECT count(*) FROM history h JOIN partition r ON r.id = h.partition WHERE r.key = ?", (partition.key,)
+        )
+    else:
+        row = db.query_one(
+            "SELECT count(*) FROM history h JOIN partition r ON r.id = h.partition WHERE r.key = ? AND h.record_id = ?",
+            (partition.key, record_id),
+        )
+    return int(row[0]) if row else 0
+
+
 def at_sequence(db: Database, partition: Partition, record_id: str, sequence: int) -> Revision | None:
     """The revision that a record had at a sequence of its partition: the last one at or before it."""
     row = db.query_one(

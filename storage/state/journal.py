@@ -13,6 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import orjson
+
+from messages.json_types import JsonObject
 from messages.vocabulary import Partition
 from storage.manifest import Pair
 from storage.state.connection import Database, Row, StorageCorrupt
@@ -71,6 +74,14 @@ class JournalEntry:
     receipt: str | None
     steps: tuple[Step, ...]
 
+    @property
+    def receipt_body(self) -> JsonObject | None:
+        """The stored receipt as JSON, ``None`` while the entry is not settled and for a fold-in."""
+        if self.receipt is None:
+            return None
+        body: JsonObject = orjson.loads(self.receipt)
+        return body
+
 
 @dataclass(frozen=True, slots=True)
 class Marks:
@@ -111,12 +122,23 @@ def marks(db: Database) -> Marks:
     )
 
 
-def unsettled(db: Database) -> JournalEntry | None:
+def unsettled_entry(db: Database) -> JournalEntry | None:
     """The one entry that is pending or rolling back, if there is one."""
     rows = db.query(f"{_ENTRIES} WHERE p.state IN ('pending', 'rolling_back') ORDER BY p.id")
     if len(rows) > 1:
         raise StorageCorrupt(f"{db.path.name} has more than one unsettled publication")
     return _entries(db, rows)[0] if rows else None
+
+
+def unsettled(db: Database, partition: Partition) -> tuple[int, int]:
+    """How many publications of a partition are pending or rolling back, and how many ended in a conflict."""
+    row = db.query_one(
+        "SELECT (SELECT count(*) FROM publication WHERE partition = r.id AND state IN ('pending', 'rolling_back')), "
+        "(SELECT count(*) FROM publication WHERE partition = r.id AND state = 'conflict') FROM partition r "
+        "WHERE r.key = ?",
+        (partition.key,),
+    )
+    return (0, 0) if row is None else (row[0], row[1])
 
 
 def unpruned(db: Database) -> list[JournalEntry]:

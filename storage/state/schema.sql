@@ -54,7 +54,8 @@ CREATE TABLE publication (
 ) STRICT;
 CREATE UNIQUE INDEX publication_request ON publication (partition, request_id) WHERE request_id IS NOT NULL;
 CREATE INDEX publication_unpruned ON publication (id) WHERE pruned = 0;
-CREATE INDEX publication_unsettled ON publication (id) WHERE state IN ('pending', 'rolling_back');
+CREATE INDEX publication_unsettled ON publication (partition) WHERE state IN ('pending', 'rolling_back');
+CREATE INDEX publication_conflict ON publication (partition) WHERE state = 'conflict';
 
 -- What an entry does to one path of the vault (relative to it). `key` is the path as the file system compares it.
 CREATE TABLE step (
