@@ -144,10 +144,12 @@ class RpcPeer:
         caller: Audience | None = None,
         methods: Mapping[str, Method] | None = None,
         on_shutdown: Callable[[], None] | None = None,
+        after_shutdown: Callable[[], None] | None = None,
     ) -> None:
         """``caller`` is the audience of calls that carry none; ``methods`` are answered in the reader's thread.
 
-        ``on_shutdown`` drains whatever this peer's ``shutdown`` ends, in a thread of its own, before the answer.
+        ``on_shutdown`` drains whatever this peer's ``shutdown`` ends, before the answer, in a thread of its own;
+        ``after_shutdown`` runs there once the answer is in the outbox.
         """
         self.calls = OpenCalls()
         self.shut_down = threading.Event()
@@ -156,6 +158,7 @@ class RpcPeer:
         self._caller = caller
         self._methods = dict(methods or {})
         self._on_shutdown = on_shutdown
+        self._after_shutdown = after_shutdown
         self._stopping = False
 
     def receive(self, line: bytes | Oversize) -> None:
@@ -277,11 +280,12 @@ class RpcPeer:
         self.stop_accepting()
 
         def drain() -> None:
-            on_shutdown = self._on_shutdown
-            if on_shutdown is not None:
-                self._outcome(lambda: on_shutdown())
+            if self._on_shutdown is not None:
+                self._on_shutdown()
             self._outbox.put(jsonrpc.result_line(request.id, {}))
             self.shut_down.set()
+            if self._after_shutdown is not None:
+                self._after_shutdown()
 
         threading.Thread(target=drain, name="shutdown", daemon=True).start()
 

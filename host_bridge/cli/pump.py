@@ -31,6 +31,7 @@ _LINE_MAX = 9 << 20  # the owner refuses lines over 8 MiB; the pump passes them 
 _PARENT_CHECK_MS = 10_000
 _LAST_ANSWERS_MS = 3_000  # after the client's end of input: the owner drains 1.5 s, hosts kill after 4
 _RESENDS_MAX = 2
+_EAGER_MAX = 5  # replacements without a word of the client's in between; then it has to speak first
 _LOST = OwnerError(
     "restarting",
     "The owner ended before it answered. The call may have run; with the same requestId a repeat is harmless.",
@@ -104,6 +105,7 @@ class Pump:
         self._swallow: str | None = None
         self._behind: list[bytes] = []  # lines that wait until the repeated handshake was answered
         self._ending = False
+        self._eager = 0
         self._input_ended = False
         self._sock: socket.socket | None = None
         self._attach(first)
@@ -172,6 +174,7 @@ class Pump:
             self._from_host.clear()
 
     def _take_host_line(self, line: bytes) -> None:
+        self._eager = 0
         message = _object(line)
         method = None if message is None else message.get("method")
         if message is not None and isinstance(method, str):
@@ -306,8 +309,10 @@ class Pump:
             if request.line is None or self._input_ended or request.resends >= _RESENDS_MAX:
                 self._answer(request, _LOST)
                 del self._open[key]
-        if self._input_ended or (self._ending and not self._open):
+        meant = self._ending or self._eager >= _EAGER_MAX
+        if self._input_ended or (meant and not self._open):
             return
+        self._eager += 1
         self._revive(None)
 
     def _revive(self, line: bytes | None) -> None:

@@ -23,11 +23,9 @@ def listen(path: str) -> socket.socket:
             os.unlink(path)
         except FileNotFoundError:
             pass
-        previous = os.umask(0o177)
-        try:
-            listener.bind(path)
-        finally:
-            os.umask(previous)
+        # Its folder is closed to others, so nobody comes in between; a umask would change other threads' files.
+        listener.bind(path)
+        os.chmod(path, 0o600)
         listener.listen(128)
     except BaseException:
         listener.close()

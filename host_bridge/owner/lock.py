@@ -40,6 +40,15 @@ class OwnerLock:
     def held(self) -> bool:
         return self._descriptor is not None
 
+    def in_place(self) -> bool:
+        """Whether the locked file is still the one that others find: a directory may be removed under its owner."""
+        if self._descriptor is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), os.stat(address.lock_path(self.directory)))
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Empty the file, then drop the lock: nobody reads a holder that is no longer one."""
         descriptor, self._descriptor = self._descriptor, None

@@ -13,6 +13,7 @@ import fcntl
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 5.0
 _REFUSING_SECONDS = 1.0
+_DESCRIPTORS = 8_192
 _log = logging.getLogger(__name__)
 
 
@@ -109,6 +111,7 @@ def _own(
     on_listening: Callable[[], None] = lambda: None,
 ) -> int:
     assert lock.socket is not None
+    _allow_many_descriptors()
     wire = claim_standard_streams() if stdio else None
     listener = endpoint.listen(lock.socket)
     on_listening()
@@ -133,25 +136,29 @@ def _own(
         detached=detached,
         idle_seconds=bridge.configuration.runtime.owner_idle.total_seconds(),
         parent=os.getppid() if stdio else None,
+        still_owner=lock.in_place,
     )
     serving.stop_on_signals(server)
     _log.info("owner up", extra={"pid": os.getpid(), "version": host_bridge.__version__, "detached": detached})
-    if wire is None:
-        if not detached:
-            sys.stderr.write(f"knowledge {host_bridge.__version__} owns {state_dir} (pid {os.getpid()}).\n")
-            sys.stderr.flush()
-        server.run()
-        server.refuse_new()
-        stuck = _close(bridge, DRAIN_SECONDS)
-    else:
+    host = None
+    if wire is not None:
         from host_bridge.stdio import StdioHost
 
         host = StdioHost(bridge, *wire, server.request_stop)
+    elif not detached:
+        sys.stderr.write(f"knowledge {host_bridge.__version__} owns {state_dir} (pid {os.getpid()}).\n")
+        sys.stderr.flush()
+    try:
         reason = server.run()
-        server.refuse_new()
+    except Exception:  # noqa: BLE001 - whatever failed, the databases are closed in order before the process ends
+        _log.exception("the owner's loop failed")
+        reason = "defect"
+    server.refuse_new()
+    if host is not None:
         host.stop_accepting()
-        host_left = reason in ("stdin closed", "stdout closed")
-        stuck = _close(bridge, serving.EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
+    host_left = reason in ("stdin closed", "stdout closed")
+    stuck = _close(bridge, serving.EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
+    if host is not None:
         host.finish()
     signal.set_wakeup_fd(-1)
     server.close()
@@ -159,7 +166,15 @@ def _own(
         # A thread that sits in a system call would keep the process, and with it the lock, for ever.
         sys.stderr.flush()
         os._exit(1)
-    return 0
+    return 1 if reason == "defect" else 0
+
+
+def _allow_many_descriptors() -> None:
+    """A connection takes five descriptors, and some systems begin at 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _close(bridge: KnowledgeBridge, drain_seconds: float) -> bool:

@@ -8,6 +8,7 @@ Source: decisions.md sections 7 and 8.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -38,6 +39,7 @@ SHUTDOWN_DRAIN_SECONDS = 5.0
 _FLUSH_SECONDS = 1.0
 _CHECK_SECONDS = 5.0
 _QUEUE_SECONDS = 0.05
+_ACCEPT_PAUSE_SECONDS = 0.05
 _ENDING = jsonrpc.dump({"jsonrpc": "2.0", "method": ENDING})
 _log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class OwnerServer:
         detached: bool,
         idle_seconds: float,
         parent: int | None = None,
+        still_owner: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.service = service
@@ -66,6 +69,7 @@ class OwnerServer:
         self._identity = _identity(path)
         self._idle_seconds = idle_seconds
         self._parent = parent
+        self._still_owner = still_owner
         self._clock = clock
         self._started = clock()
         self._idle_since = clock()
@@ -73,6 +77,7 @@ class OwnerServer:
         self._sessions: set[Session] = set()
         self._wake = WakePipe()
         self._mcp: McpHost | None = None
+        self._mcp_lock = threading.Lock()
 
     @property
     def wakeup_descriptor(self) -> int:
@@ -93,9 +98,7 @@ class OwnerServer:
                 self._accept()
             if self._clock() >= next_check:
                 next_check = self._clock() + _CHECK_SECONDS
-                self._keep_socket()
-                if self._parent is not None and os.getppid() != self._parent:
-                    self.request_stop("the host is gone")
+                self._check()
             if self._clock() >= self._idle_end():
                 self.request_stop("idle")
         _log.info("owner ends", extra={"reason": self.stop_reason})
@@ -131,7 +134,7 @@ class OwnerServer:
 
     def mcp(self) -> McpHost:
         """The MCP host, made at its first use: importing the SDK takes longer than everything else together."""
-        with self._lock:
+        with self._mcp_lock:
             if self._mcp is None:
                 from host_bridge.mcp import McpHost
 
@@ -190,7 +193,10 @@ class OwnerServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                _log.warning("no descriptor for a connection", extra={"errno": error.errno})
+                time.sleep(_ACCEPT_PAUSE_SECONDS)  # it stays readable: without a pause this loop would spin
             return
         try:
             endpoint.check_peer(connection)
@@ -199,15 +205,28 @@ class OwnerServer:
             connection.close()
             return
         with self._lock:
-            full = len(self._sessions) >= CONNECTIONS_MAX
-            session = None if full else Session(self, connection)
-            if session is not None:
-                self._sessions.add(session)
-        if session is None:
-            error = Busy(f"The owner has {CONNECTIONS_MAX} connections; close one.")
-            refuse_connection(connection, error, patience=0.0)
+            connections = len(self._sessions)
+        try:
+            if connections >= CONNECTIONS_MAX:
+                raise OSError(errno.EMFILE, "connection limit")
+            session = Session(self, connection)
+        except (OSError, RuntimeError):  # no descriptor, or no thread
+            full = Busy(f"The owner has {connections} connections and room for no more; close one.")
+            refuse_connection(connection, full, patience=0.0)
+            return
+        with self._lock:
+            self._sessions.add(session)
+        session.start()
+
+    def _check(self) -> None:
+        """What nobody tells us: a state directory removed under us, a host that died, a socket file swept away."""
+        if not self._still_owner():
+            # Another owner may hold a new directory at the same place by now, and its socket has the same name.
+            self.request_stop("the state directory is gone")
+        elif self._parent is not None and os.getppid() != self._parent:
+            self.request_stop("the host is gone")
         else:
-            session.start()
+            self._keep_socket()
 
     def _keep_socket(self) -> None:
         """Listen anew when somebody, such as a cleaner of temporary folders, removed the socket file."""
@@ -320,12 +339,12 @@ class Session:
             caller=caller,
             methods=self._methods,
             on_shutdown=self._shut_down,
+            after_shutdown=self._reader.stop,
         )
 
     def _shut_down(self) -> None:
         """A host's ``shutdown`` over the socket ends its own connection; the owner has other clients."""
         self._peer.calls.wait_idle(SHUTDOWN_DRAIN_SECONDS)
-        self._reader.stop()
 
     def _hello(self, params: JsonObject) -> JsonValue:
         if self._server.stop_reason is not None:

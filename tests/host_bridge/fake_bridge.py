@@ -49,6 +49,7 @@ class FakePending:
         self.call = call
         self._settled = settled
         self._outcome: JsonObject | KnowledgeError | None = None
+        self.cancel_refused = False  # as a write after its journal commit refuses it
         self._callbacks: list[Callable[[FakePending], None]] = []
         self._lock = threading.Lock()
 
@@ -82,7 +83,8 @@ class FakePending:
 
     def cancel(self) -> None:
         self.call.cancellation.cancel()
-        self.settle(Cancelled("The call was cancelled."))
+        if not self.cancel_refused:
+            self.settle(Cancelled("The call was cancelled."))
 
 
 class KnowledgeBridge:

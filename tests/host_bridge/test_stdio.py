@@ -95,6 +95,7 @@ def test_bad_lines_are_answered_and_the_connection_goes_on(home: Home) -> None:
     assert numbers == [-32700, -32600, -32600, -32000]
 
 
+@pytest.mark.slow
 def test_a_line_of_eight_mebibytes_is_accepted(home: Home) -> None:
     host = Host(home)
     frame = b'{"jsonrpc":"2.0","id":1,"method":"tools.list","params":{"format":"mcp","profile":"%s"}}'
@@ -105,6 +106,7 @@ def test_a_line_of_eight_mebibytes_is_accepted(home: Home) -> None:
     assert answer["error"]["code"] == -32602
 
 
+@pytest.mark.slow
 def test_the_end_of_input_lets_an_open_call_finish(home: Home) -> None:
     started, release = home.pipe("started"), home.pipe("release")
     host = Host(home)
@@ -116,6 +118,7 @@ def test_the_end_of_input_lets_an_open_call_finish(home: Home) -> None:
     assert host.process.returncode == 0
 
 
+@pytest.mark.slow
 def test_the_end_of_input_drains_for_a_second_and_a_half_and_answers_what_is_left(home: Home) -> None:
     started = home.pipe("started")
     host = Host(home)
@@ -131,7 +134,14 @@ def test_the_end_of_input_drains_for_a_second_and_a_half_and_answers_what_is_lef
     assert host.process.returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_takes_the_same_path_as_shutdown(home: Home, number: signal.Signals) -> None:
     started, release = home.pipe("started"), home.pipe("release")
     host = Host(home)
@@ -144,6 +154,7 @@ def test_a_signal_takes_the_same_path_as_shutdown(home: Home, number: signal.Sig
     assert home.holder_pid() is None
 
 
+@pytest.mark.slow
 def test_shutdown_drains_answers_and_ends(home: Home) -> None:
     started, release = home.pipe("started"), home.pipe("release")
     host = Host(home)
@@ -158,6 +169,7 @@ def test_shutdown_drains_answers_and_ends(home: Home) -> None:
     assert host.process.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_host_that_closes_our_stdout_ends_us_quietly(home: Home) -> None:
     host = Host(home)
     host.send(1, "tools.list", {"format": "mcp"})
@@ -171,6 +183,7 @@ def test_a_host_that_closes_our_stdout_ends_us_quietly(home: Home) -> None:
     assert b"Traceback" not in host.process.stderr.read()
 
 
+@pytest.mark.slow
 def test_the_locale_of_the_host_does_not_matter(home: Home) -> None:
     host = Host(home, env={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"})
     host.call(1, note="żółw 漢字 🐢")
@@ -180,6 +193,7 @@ def test_the_locale_of_the_host_does_not_matter(home: Home) -> None:
     assert answer["result"]["arguments"] == {"note": "żółw 漢字 🐢"}
 
 
+@pytest.mark.slow
 def test_a_stdio_owner_serves_other_clients_through_its_socket(home: Home) -> None:
     host = Host(home)
     host.call(1)
@@ -190,6 +204,7 @@ def test_a_stdio_owner_serves_other_clients_through_its_socket(home: Home) -> No
     host.rest()
 
 
+@pytest.mark.slow
 def test_beside_a_busy_owner_the_host_is_served_by_that_owner_and_told_who_it_is(home: Home) -> None:
     foreground = home.foreground()
     host = Host(home)
@@ -206,6 +221,7 @@ def test_beside_a_busy_owner_the_host_is_served_by_that_owner_and_told_who_it_is
     assert foreground.poll() is None
 
 
+@pytest.mark.slow
 def test_a_host_that_died_without_closing_its_pipes_is_noticed(home: Home) -> None:
     """The pipes of a killed host may live on in another child of its: then the end of our parent tells."""
     reader, writer = os.pipe()

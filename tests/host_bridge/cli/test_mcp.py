@@ -51,7 +51,9 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     anyio.run(bounded)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", ["auto", pytest.param("legacy", marks=pytest.mark.slow), pytest.param("2026-07-28", marks=pytest.mark.slow)]
+)
 def test_the_sdks_client_lists_and_calls_in_every_mode(home: Home, mode: Mode) -> None:
     async def test() -> None:
         async with connected(home, mode, "--profile", "full") as client:
@@ -81,6 +83,7 @@ def test_the_sdks_client_lists_and_calls_in_every_mode(home: Home, mode: Mode) -
     run(test)
 
 
+@pytest.mark.slow
 def test_eight_clients_at_once_in_both_eras_share_one_owner(home: Home) -> None:
     pids: list[object] = []
 
@@ -101,7 +104,7 @@ def test_eight_clients_at_once_in_both_eras_share_one_owner(home: Home) -> None:
     assert set(pids) == {home.holder_pid()}
 
 
-@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize("mode", ["legacy", pytest.param("2026-07-28", marks=pytest.mark.slow)])
 def test_an_owner_killed_under_a_client_is_replaced_and_the_open_call_gets_a_retryable_error(
     home: Home, mode: Mode
 ) -> None:
@@ -138,6 +141,7 @@ def test_an_owner_killed_under_a_client_is_replaced_and_the_open_call_gets_a_ret
     run(test)
 
 
+@pytest.mark.slow
 def test_a_conversation_is_the_audience_of_its_whole_session(home: Home) -> None:
     session = "3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d"
 
@@ -149,7 +153,9 @@ def test_a_conversation_is_the_audience_of_its_whole_session(home: Home) -> None
     run(test)
 
 
-@pytest.mark.parametrize("way", ["stdin", "stdout", "SIGTERM"])
+@pytest.mark.parametrize(
+    "way", ["stdin", pytest.param("stdout", marks=pytest.mark.slow), pytest.param("SIGTERM", marks=pytest.mark.slow)]
+)
 def test_it_ends_when_its_client_does_and_the_owner_lives_on(home: Home, way: str) -> None:
     process = home.start("mcp")
     assert process.stdin is not None
@@ -172,6 +178,7 @@ def test_it_ends_when_its_client_does_and_the_owner_lives_on(home: Home, way: st
     os.kill(owner, 0)
 
 
+@pytest.mark.slow
 def test_stop_is_not_undone_by_a_client_that_is_silent(home: Home) -> None:
     async def test() -> None:
         async with connected(home, "legacy") as client:
@@ -184,6 +191,7 @@ def test_stop_is_not_undone_by_a_client_that_is_silent(home: Home) -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_what_prevents_a_start_is_said_on_stderr_and_nothing_on_stdout(home: Home) -> None:
     (home.state_dir / "no-start").write_text("", encoding="utf-8")
     done = home.run("mcp")

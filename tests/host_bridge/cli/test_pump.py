@@ -306,6 +306,18 @@ def test_when_no_owner_can_be_started_every_request_is_answered_and_the_client_s
     assert third.read()["id"] == 4
 
 
+def test_owners_that_die_at_once_are_not_replaced_for_ever(client: Client) -> None:
+    client.handshake()
+    owners = [client.next_owner() for _ in range(6)]
+    client.first.die()
+    for owner in owners[:5]:
+        assert owner.read()["method"] == "initialize"
+        owner.die()
+    client.send("ping", 1)
+    assert owners[5].read()["method"] == "initialize"
+    assert client.reached == owners
+
+
 def test_a_cancelled_call_is_not_answered_after_a_death(client: Client) -> None:
     client.handshake()
     client.send("tools/call", 1, name="knowledge_status")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def _loaded(act: str, home: Home) -> set[str]:
     return set(modules)
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Home]:
+    """A home whose owner is shared until one of its tests stops it."""
+    place = Home(fake=True)
+    place.call("status")
+    yield place
+    place.close()
+
+
 @pytest.mark.parametrize(
     "act",
     [
@@ -43,9 +53,8 @@ def _loaded(act: str, home: Home) -> set[str]:
         "from host_bridge.cli import main; main(['stop', '--state-dir', {state!r}])",
     ],
 )
-def test_a_thin_command_loads_the_standard_library_alone_and_little_of_it(home: Home, act: str) -> None:
-    home.call("status")
-    loaded = _loaded(act.format(state=str(home.state_dir)), home)
+def test_a_thin_command_loads_the_standard_library_alone_and_little_of_it(warm: Home, act: str) -> None:
+    loaded = _loaded(act.format(state=str(warm.state_dir)), warm)
     foreign = {name for name in loaded if name.partition(".")[0] not in sys.stdlib_module_names}
     assert all(name.partition(".")[0] == "host_bridge" for name in foreign), foreign
     heavy = {"argparse", "asyncio", "concurrent", "dataclasses", "inspect", "logging", "pathlib", "subprocess"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,20 @@ _MOUNTS = """\
 )
 def test_the_mount_that_holds_a_path_names_its_file_system(path: str, device: int, kind: str) -> None:
     assert locks._from_mountinfo(_MOUNTS, device, path) == kind
+
+
+def test_an_owner_notices_that_its_directory_was_removed_or_replaced(tmp_path: Path) -> None:
+    lock = take_owner_lock(tmp_path / "knowledge")
+    assert lock.in_place()
+    shutil.rmtree(tmp_path / "knowledge")
+    assert not lock.in_place()
+    second = take_owner_lock(tmp_path / "knowledge", wait=0)
+    assert second.in_place()
+    assert not lock.in_place()
+    lock.release()
+    assert second.in_place()
+    second.release()
+    assert not second.in_place()
 
 
 def test_a_symbolic_link_in_the_lock_files_place_is_not_followed(tmp_path: Path) -> None:

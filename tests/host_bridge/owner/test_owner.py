@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -73,6 +74,7 @@ def test_a_detached_owner_has_its_own_session_no_terminal_and_its_state_director
     assert parent not in (0, os.getpid())
 
 
+@pytest.mark.slow
 def test_the_log_is_json_lines_without_any_text_of_a_call(home: Home) -> None:
     home.call("status", '{"note": "a private sentence"}')
     done = home.run("call", "status", '{"act": "defect", "note": "a private sentence"}')
@@ -84,6 +86,7 @@ def test_the_log_is_json_lines_without_any_text_of_a_call(home: Home) -> None:
     assert "secret" not in log
 
 
+@pytest.mark.slow
 def test_an_idle_detached_owner_ends_and_leaves_nothing_behind(home: Home) -> None:
     set_idle(home, "1s")
     pid = home.call("status")["pid"]
@@ -97,6 +100,7 @@ def test_an_idle_detached_owner_ends_and_leaves_nothing_behind(home: Home) -> No
     assert read_holder(home.directory) is None
 
 
+@pytest.mark.slow
 def test_a_connected_client_keeps_a_detached_owner_alive(home: Home) -> None:
     set_idle(home, "1s")
     pid = home.call("status")["pid"]
@@ -118,6 +122,7 @@ def test_a_foreground_owner_takes_over_from_an_idle_detached_one(home: Home) -> 
     assert home.call("status")["pid"] == foreground.pid != detached
 
 
+@pytest.mark.slow
 def test_a_foreground_owner_never_ends_by_idleness(home: Home) -> None:
     set_idle(home, "1s")
     foreground = home.foreground()
@@ -125,6 +130,7 @@ def test_a_foreground_owner_never_ends_by_idleness(home: Home) -> None:
         foreground.wait(1.5)
 
 
+@pytest.mark.slow
 def test_a_busy_detached_owner_is_kept_and_named(home: Home) -> None:
     detached = home.call("status")["pid"]
     with connected(home):
@@ -136,6 +142,7 @@ def test_a_busy_detached_owner_is_kept_and_named(home: Home) -> None:
     assert home.call("status")["pid"] == detached
 
 
+@pytest.mark.slow
 def test_a_second_foreground_owner_is_refused_and_told_who_holds_the_directory(home: Home) -> None:
     first = home.foreground()
     refused = home.run("serve")
@@ -145,6 +152,7 @@ def test_a_second_foreground_owner_is_refused_and_told_who_holds_the_directory(h
     assert first.poll() is None
 
 
+@pytest.mark.slow
 def test_a_newer_client_makes_an_idle_detached_owner_hand_over(home: Home) -> None:
     old = json.loads(home.run("call", "status", "--json", env={"FAKE_VERSION": "0.0.9"}).stdout)["pid"]
     with watched(old) as descriptor:
@@ -154,6 +162,7 @@ def test_a_newer_client_makes_an_idle_detached_owner_hand_over(home: Home) -> No
     assert status["version"] == host_bridge.__version__
 
 
+@pytest.mark.slow
 def test_a_newer_client_uses_a_busy_older_owner_as_it_is(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     old = home.call("status")["pid"]
     with connected(home):
@@ -163,6 +172,7 @@ def test_a_newer_client_uses_a_busy_older_owner_as_it_is(home: Home, monkeypatch
             assert isinstance(newer.request("owner.status", {}, PATIENCE), dict)
 
 
+@pytest.mark.slow
 def test_an_older_client_never_ends_a_newer_owner(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = home.call("status")["pid"]
     monkeypatch.setattr(host_bridge, "__version__", "0.0.1")
@@ -175,6 +185,7 @@ def test_an_older_client_never_ends_a_newer_owner(home: Home, monkeypatch: pytes
         }
 
 
+@pytest.mark.slow
 def test_a_busy_owner_of_another_owner_protocol_is_refused_by_name(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.call("status")
     with connected(home):
@@ -199,6 +210,7 @@ def test_an_owner_killed_while_a_client_waits_gives_the_client_a_typed_answer(ho
     assert home.call("status")["pid"] != first
 
 
+@pytest.mark.slow
 def test_a_stale_lock_file_and_a_stale_socket_never_stop_the_next_owner(home: Home) -> None:
     pid = home.call("status")["pid"]
     assert isinstance(pid, int)
@@ -211,6 +223,20 @@ def test_a_stale_lock_file_and_a_stale_socket_never_stop_the_next_owner(home: Ho
     assert home.call("status")["pid"] != pid
 
 
+@pytest.mark.slow
+def test_an_owner_whose_state_directory_was_removed_ends_and_leaves_the_next_one_alone(home: Home) -> None:
+    old = home.call("status")["pid"]
+    assert isinstance(old, int)
+    with watched(old) as descriptor:
+        shutil.rmtree(home.state_dir)
+        home.state_dir.mkdir()
+        new = home.call("status")["pid"]
+        assert new != old
+        wait_gone(descriptor)
+    assert home.call("status")["pid"] == new
+
+
+@pytest.mark.slow
 def test_a_removed_socket_file_is_made_again_while_its_owner_lives(home: Home) -> None:
     pid = home.call("status")["pid"]
     holder = read_holder(home.directory)
@@ -220,6 +246,7 @@ def test_a_removed_socket_file_is_made_again_while_its_owner_lives(home: Home) -
     assert home.call("status")["pid"] == pid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mark", "code"), [("no-start", "internal"), ("explode", "internal")])
 def test_why_an_owner_cannot_start_reaches_the_client_and_no_exception_text_does(
     home: Home, mark: str, code: str
@@ -234,6 +261,7 @@ def test_why_an_owner_cannot_start_reaches_the_client_and_no_exception_text_does
     assert "secret" not in log
 
 
+@pytest.mark.slow
 def test_a_broken_configuration_is_refused_by_name_and_line_at_the_client(home: Home) -> None:
     (home.state_dir / "knowledge.yaml").write_text("runtime:\n  ownerIdel: 1s\n", encoding="utf-8")
     done = home.run("call", "status", "--json")
@@ -242,6 +270,7 @@ def test_a_broken_configuration_is_refused_by_name_and_line_at_the_client(home: 
     assert (error["code"], error["field"], error["line"]) == ("invalid_argument", "runtime.ownerIdel", 2)
 
 
+@pytest.mark.slow
 def test_a_state_directory_that_cannot_be_made_is_a_typed_refusal(home: Home) -> None:
     (home.base / "file").write_text("", encoding="utf-8")
     done = home.run("call", "status", "--json", "--state-dir", str(home.base / "file" / "state"))
@@ -260,6 +289,7 @@ def test_a_program_with_its_own_bridge_holds_the_directory_and_is_named(home: Ho
     assert (error["code"], error["pid"]) == ("open_elsewhere", os.getpid())
 
 
+@pytest.mark.slow
 def test_stop_lets_open_calls_finish_and_frees_the_directory(home: Home) -> None:
     started, release = home.pipe("started"), home.pipe("release")
     pid = home.call("status")["pid"]
@@ -281,6 +311,7 @@ def test_stopping_nobody_is_no_failure_and_creates_nothing(home: Home) -> None:
     assert list(home.state_dir.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_stopped_process_that_answers_nobody_is_ended_by_signal(home: Home) -> None:
     foreground = home.foreground()
     foreground.send_signal(signal.SIGSTOP)
