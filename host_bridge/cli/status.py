@@ -28,7 +28,9 @@ def run(arguments: Sequence[str]) -> int:
             connection.close()
         status |= {"running": True, **(found if isinstance(found, dict) else {})}
     except OwnerError as error:
-        if error.code != "stopping":
+        if error.code == "open_elsewhere":
+            status |= {"running": True, "inProcess": True, **error.fields}
+        elif error.code != "stopping":
             return output.failure(error, compact=compact)
     except (Lost, TimeoutError):
         return output.failure(OwnerError("store_unavailable", "The owner does not answer."), compact=compact)
@@ -39,6 +41,11 @@ def run(arguments: Sequence[str]) -> int:
 def _in_words(status: JsonObject) -> str:
     if not status["running"]:
         return f"No owner is running for {status['stateDir']}. The next command that needs one starts it."
+    if status.get("inProcess"):
+        return (
+            f"Process {status.get('pid')} (version {status.get('version')}) runs {status['stateDir']} in its own "
+            "process; it has no socket to ask."
+        )
     kind = "in the background" if status.get("detached") else "in the foreground"
     lines = [
         f"knowledge {status.get('version')} owns {status['stateDir']} (pid {status.get('pid')}, {kind})",

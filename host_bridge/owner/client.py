@@ -199,19 +199,18 @@ def reach(
     attempts = 0
     while True:
         holder = read_holder(directory)
-        if holder is not None and holder.socket is None and _alive(holder.pid):
-            raise OwnerError(
-                "open_elsewhere",
-                f"Process {holder.pid} (version {holder.version}) runs this state directory in its own process "
-                "and has no socket; end it, or use its bridge.",
-                fields={"pid": holder.pid},
-            )
         if holder is not None and holder.socket is not None:
             # One that we started ourselves is as new as we are, whatever it says: replacing it would never end.
             connection = _greet(holder, params, max(until - time.monotonic(), 0.1), replace=attempts == 0)
             if connection is not None:
                 return connection
         if not start:
+            if holder is not None and holder.socket is None and _is_held(directory):
+                raise OwnerError(
+                    "open_elsewhere",
+                    f"Process {holder.pid} runs this state directory in its own process, without a socket; end it.",
+                    fields={"pid": holder.pid, "version": holder.version},
+                )
             raise OwnerError("stopping", "No owner is running for this state directory.")
         if time.monotonic() >= until or attempts == _START_ATTEMPTS:
             raise _nobody(directory, holder, timeout)
@@ -293,14 +292,21 @@ def _nobody(directory: str, holder: Holder | None, timeout: float) -> OwnerError
     )
 
 
-def _alive(pid: int) -> bool:
+def _is_held(directory: str) -> bool:
+    """Whether the lock is held: a process id in a file says nothing, since it may be another process's by now."""
+    import fcntl
+
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        descriptor = os.open(address.lock_path(directory), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
         return False
-    except PermissionError:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _is_newer_than(version: str) -> bool:

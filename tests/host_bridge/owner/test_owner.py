@@ -283,10 +283,22 @@ def test_a_program_with_its_own_bridge_holds_the_directory_and_is_named(home: Ho
 
     lock = take_owner_lock(home.directory)
     done = home.run("call", "status", "--json")
+    status = json.loads(home.run("status", "--json").stdout)
+    stop = home.run("stop", "--json")
     lock.release()
-    assert done.returncode == 4
-    error = json.loads(done.stderr)["error"]
-    assert (error["code"], error["pid"]) == ("open_elsewhere", os.getpid())
+    assert done.returncode == stop.returncode == 4
+    for failed in (done, stop):
+        error = json.loads(failed.stderr)["error"]
+        assert (error["code"], error["pid"]) == ("open_elsewhere", os.getpid())
+    assert (status["running"], status["inProcess"], status["pid"]) == (True, True, os.getpid())
+
+
+def test_the_entry_of_a_killed_program_never_blocks_although_its_process_id_lives_again(home: Home) -> None:
+    os.makedirs(home.directory)
+    entry = {"pid": os.getpid(), "version": "0.1.0", "socket": None}
+    Path(home.directory, "owner.lock").write_text(json.dumps(entry) + "\n", encoding="utf-8")
+    assert json.loads(home.run("status", "--json").stdout)["running"] is False
+    assert home.call("status")["agent"] == "main"
 
 
 @pytest.mark.slow
