@@ -6,6 +6,7 @@ answer by its deadline, handed over under a read lease. Source: DESIGN.md (One r
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -29,14 +30,16 @@ from actors.supervision import (
     Reply,
     Tree,
 )
-from messages.envelope import Call, Cancellation, Deadline
+from messages.envelope import Call, Deadline
 from messages.errors import InternalError, KnowledgeError, ReadOnlyGrant, Stopping
 from messages.json_types import JsonObject
-from messages.tools import ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
+from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
 from storage.layout import Layout, StoreLayout
 from storage.vault import ScanLimits
 
 AUTHORITY: Final = "authority"
+
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -58,13 +61,14 @@ class RuntimeSettings:
 
 
 class PendingCall:
-    """One call on its way. Any thread."""
+    """One call on its way. Any thread. Logs its outcome under the correlation id: never arguments, never text."""
 
-    __slots__ = ("_cancellation", "_gate", "_permit", "_reply")
+    __slots__ = ("_call", "_gate", "_permit", "_reply", "_started")
 
-    def __init__(self, gate: PermitGate, cancellation: Cancellation) -> None:
+    def __init__(self, gate: PermitGate, call: Call) -> None:
         self._gate = gate
-        self._cancellation = cancellation
+        self._call = call
+        self._started = time.monotonic()
         self._reply: Reply[JsonObject] = Reply()
         self._permit: Permit | None = None
 
@@ -88,7 +92,7 @@ class PendingCall:
 
     def cancel(self) -> None:
         """Ask for the call to end before it is accepted; an accepted write gives its normal answer."""
-        self._cancellation.cancel()
+        self._call.cancellation.cancel()
 
     def wait(self) -> None:
         """Block until the answer is there. Not from an actor's thread."""
@@ -97,7 +101,10 @@ class PendingCall:
         answered.wait()
 
     def fail(self, error: KnowledgeError) -> None:
-        self._reply.fail(error)
+        """Answer with a typed error, unless there is an answer already."""
+        if self._reply.fail(error):
+            # A refusal is a normal answer; only what nobody could foresee is worth an operator's attention.
+            self._log(logging.ERROR if isinstance(error, InternalError) else logging.INFO, error.code)
 
     def take(self, permit: Permit, reply: Reply[JsonObject]) -> None:
         """Answer with what the lane answers."""
@@ -107,9 +114,26 @@ class PendingCall:
     def _settle(self, reply: Reply[JsonObject]) -> None:
         error = reply.error()
         if error is not None:
-            self._reply.fail(error)
-        else:
-            self._reply.succeed(reply.result(0))
+            self.fail(error)
+        elif self._reply.succeed(reply.result(0)):
+            self._log(logging.DEBUG, "ok")
+
+
+    def _log(self, level: int, outcome: str) -> None:
+        if logger.isEnabledFor(level):
+            permit = self._permit
+            logger.log(
+                level,
+                "call answered",
+                extra={
+                    "correlation_id": self._call.correlation_id,
+                    "tool": self._call.tool if self._call.tool in CATALOGUE else "unknown",
+                    "outcome": outcome,
+                    "ms": round((time.monotonic() - self._started) * 1000, 2),
+                    "store": None if permit is None else permit.vault_id,
+                    "partition": None if permit is None else permit.partition.kind,
+                },
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +190,7 @@ class Runtime:
 
     def submit(self, call: Call) -> PendingCall:
         """Accept a call; its answer, refusals included, comes through the pending call. Never blocks, never raises."""
-        pending = PendingCall(self.gate, call.cancellation)
+        pending = PendingCall(self.gate, call)
         try:
             if self._closing.is_set():
                 raise Stopping("The runtime is stopping; the call did not run.")

@@ -40,7 +40,7 @@ from messages.tools.history import (
     revision_response,
 )
 from messages.tools.ontology import OntologyRequest, OntologyView
-from messages.tools.pages import EvidenceArgument, SavePageRequest
+from messages.tools.pages import EditBodyRequest, EvidenceArgument, SavePageRequest
 from messages.tools.receipts import (
     ExistingPage,
     Receipt,
@@ -81,6 +81,7 @@ __all__ = [
     "Annotations",
     "ClaimRow",
     "ContentField",
+    "EditBodyRequest",
     "EvidenceArgument",
     "EvidenceView",
     "ExistingPage",

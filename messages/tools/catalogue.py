@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 from messages.tools._base import ToolRequest
 from messages.tools.history import HistoryRequest, MutationRequest, ResumeRequest, RevisionRequest
 from messages.tools.ontology import OntologyRequest
-from messages.tools.pages import SavePageRequest
+from messages.tools.pages import EditBodyRequest, SavePageRequest
 from messages.tools.records import RecordRequest, RecordsRequest
 from messages.tools.remember import RememberRequest
 from messages.tools.search import GrepRequest, LookupRequest
@@ -133,6 +133,14 @@ _SPECS: Final = (
         "use knowledge_remember.",
         _REPLACE,
         core=True,
+    ),
+    _write(
+        EditBodyRequest,
+        "Change one range of a long page without sending it again: replace, insert (start equals end) or delete (empty "
+        "replacement). start and end are UTF-16 offsets over the full body, as knowledge_record windows count them, at "
+        "exactly the revision and hash you read; nothing is searched or shifted. For a whole new text use "
+        "knowledge_save_page.",
+        _REPLACE,
     ),
     _read(
         HistoryRequest,

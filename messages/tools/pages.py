@@ -1,4 +1,4 @@
-"""``knowledge_save_page``: create a page, or edit one behind the fences of its revision and hash.
+"""``knowledge_save_page`` and ``knowledge_edit_body``: a page as a whole, or one exact range of its body.
 
 Source: tools.md, Pages and body edits, Page budgets; decisions.md sections 4 (same title) and 5.
 """
@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from messages.arguments import Arguments
-from messages.pieces import Bool, Fields, Hash, Integer, Items, RecordId, Sha256, Text, Token, refused
-from messages.tools._base import OFFSET_MAX, Tag, Title, TypeName, WriteRequest
-from messages.vocabulary import ATTRIBUTION_MAX_CHARS, BODY_ARGUMENT_MAX_CHARS
+from messages.pieces import Bool, Fields, Hash, Integer, Items, RecordId, Sha256, Text, Token, Uuid, refused
+from messages.tools._base import OFFSET_MAX, Offset, Tag, Title, TypeName, WriteRequest
+from messages.vocabulary import ATTRIBUTION_MAX_CHARS, BODY_ARGUMENT_MAX_CHARS, REASON_MAX_CHARS
 
 REVISION_MAX: Final = 2**53 - 1
 PATH_MAX_CHARS: Final = 500
@@ -104,4 +104,30 @@ class SavePageRequest(WriteRequest):
                 raise refused("missing", "is required to edit a page: read it first", ["id", *fences], field=name)
             if self.id is None and fence is not None:
                 raise refused("conflict", "needs id: a new page has no revision yet", ["id", *fences], field=name)
+        return self
+
+
+class EditBodyRequest(WriteRequest):
+    """One range of a page's body, replaced at exact UTF-16 offsets; equal offsets insert, an empty text deletes."""
+
+    tool: ClassVar[str] = "knowledge_edit_body"
+
+    expected_vault_id: Uuid = Field(description="Vault ID from knowledge_status.")
+    expected_ontology_fingerprint: Sha256 = Field(
+        description="Fingerprint from knowledge_ontology or the last receipt."
+    )
+    id: RecordId = Field(description="The page.")
+    expected_revision: Annotated[int, Integer(1, REVISION_MAX)] = Field(description="Revision you read.")
+    expected_hash: Hash = Field(description="Hash you read (16+ characters).")
+    start: Offset = Field(description="First UTF-16 offset of the range, over the full body.")
+    end: Offset = Field(description="Offset after the range; equal to start to insert.")
+    replacement: Annotated[str, Text(max_units=BODY_ARGUMENT_MAX_CHARS, may_be_blank=True)] = Field(
+        description="The new text of the range; empty to delete."
+    )
+    reason: Annotated[str, Text(max_units=REASON_MAX_CHARS)] = Field(description="Why, for the history.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.end < self.start:
+            raise refused("conflict", "must not be before start", "start or later", field="end")
         return self

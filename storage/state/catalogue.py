@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Final, assert_never
 
 from messages.vocabulary import Partition
+from storage.faults import effect
 from storage.files import Stamp
 from storage.layout import is_artifact
 from storage.ontology import Ontology, validate_page, validate_relationship
@@ -37,7 +38,9 @@ MARKDOWN_SUFFIX: Final = ".md"
 
 def create_catalogue(db: Database) -> None:
     """Create the catalogue's tables in a new state database, inside the caller's transaction."""
-    db.execute_script(resources.files("storage.state").joinpath("catalogue.sql").read_text("utf-8"))
+    with effect("schema.read"):
+        schema = resources.files("storage.state").joinpath("catalogue.sql").read_text("utf-8")
+    db.execute_script(schema)
     db.execute("INSERT INTO catalogue_identity VALUES (?)", (str(uuid.uuid4()),))
 
 

@@ -179,7 +179,7 @@ def test_hints_agree_with_the_right_that_a_tool_needs() -> None:
         spec = CATALOGUE[str(tool["name"])]
         assert tool["annotations"] == {
             "readOnlyHint": spec.action == "read",
-            "destructiveHint": spec.name == "knowledge_save_page",
+            "destructiveHint": spec.name in ("knowledge_save_page", "knowledge_edit_body"),
             "idempotentHint": True,
             "openWorldHint": False,
         }

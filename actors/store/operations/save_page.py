@@ -11,25 +11,21 @@ from actors.store.operations.context import (
     Outcome,
     check_fences,
     earlier_receipt,
-    fixed_receipt,
     next_instant,
-    publish,
 )
 from actors.store.operations.evidence import attached, unverified
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.filing import Filing
+from actors.store.operations.page_writes import in_line_ends_of, publish_page
 from actors.store.operations.validity import require_valid_page
-from messages.errors import InvalidArgument, LimitExceeded
+from messages.errors import InvalidArgument
 from messages.json_types import JsonValue
 from messages.tools import ExistingPage, SavePageRequest, same_title_rejection
-from messages.vocabulary import RECORD_MAX_BYTES
-from storage.publication import FileChange
 from storage.records import (
     EvidenceCitation,
     Record,
     Scope,
     changes_between,
-    content_hash,
     format_instant,
     normalise_name,
     render_new,
@@ -83,7 +79,7 @@ def _create(context: OperationContext, request: SavePageRequest, evidence: tuple
     filing.require_room(1)
     known = context.session.ontology.page_type(page_type)
     path = filing.path_for(record, at, page_folder="" if known is None else known.folder)
-    return _publish(context, request, path, None, render_new(record), record, recorded)
+    return publish_page(context, request, path, None, render_new(record), record, recorded)
 
 
 def _edit(context: OperationContext, request: SavePageRequest, evidence: tuple[EvidenceCitation, ...]) -> Outcome:
@@ -108,37 +104,9 @@ def _edit(context: OperationContext, request: SavePageRequest, evidence: tuple[E
         dependencies=before.dependencies if request.dependencies is None else request.dependencies,
         evidence=(*before.evidence, *(item for item in evidence if item not in before.evidence)),
     )
-    data = rewrite(original, changes_between(before, after), _in_line_ends_of(original, before.body, request.body))
-    return _publish(context, request, entry.path, entry.hash, data, after, updated)
-
-
-def _publish(
-    context: OperationContext,
-    request: SavePageRequest,
-    path: str,
-    before: str | None,
-    data: bytes,
-    record: Record,
-    at_ms: int,
-) -> Outcome:
-    if len(data) > RECORD_MAX_BYTES:
-        raise LimitExceeded(
-            f"The complete record would have {len(data)} bytes, more than {RECORD_MAX_BYTES}.",
-            field="body",
-            reason="record_too_large",
-            allowed=f"at most {RECORD_MAX_BYTES} UTF-8 bytes with its frontmatter",
-        )
-    receipt = fixed_receipt(
-        context,
-        "save_page",
-        at_ms=at_ms,
-        id=record.id,
-        revision=record.revision,
-        hash=content_hash(data),
-        path=path,
-    )
-    change = FileChange(path, before, data, record.id, record.revision, "active")
-    return publish(context, request, "save_page", (change,), receipt)
+    body = in_line_ends_of(original, before.body, request.body)
+    data = rewrite(original, changes_between(before, after), body)
+    return publish_page(context, request, entry.path, entry.hash, data, after, updated)
 
 
 def _given_fields(request: SavePageRequest) -> Mapping[str, JsonValue]:
@@ -168,12 +136,3 @@ def _require_known(context: OperationContext, dependencies: tuple[str, ...]) -> 
                 field=f"dependencies[{index}]",
                 reason="unknown_record",
             )
-
-
-def _in_line_ends_of(original: bytes, before: str, body: str) -> str:
-    """The given body in the page's own line ends, ending with one as the page did before."""
-    newline = "\r\n" if b"\r\n" in original else "\n"
-    if newline == "\r\n" and "\r" not in body:
-        body = body.replace("\n", "\r\n")
-    ended = not before or before.endswith(("\n", "\r"))
-    return body + newline if body and ended and not body.endswith(("\n", "\r")) else body

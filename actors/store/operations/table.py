@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actors.store.operations.context import OperationContext, Outcome
+from actors.store.operations.edit_body import edit_body
 from actors.store.operations.grep import grep
 from actors.store.operations.history import history, mutation, resume, revision
 from actors.store.operations.lookup import lookup
@@ -13,6 +14,7 @@ from actors.store.operations.remember import remember
 from actors.store.operations.save_page import save_page
 from actors.store.operations.status import status
 from messages.tools import (
+    EditBodyRequest,
     GrepRequest,
     HistoryRequest,
     LookupRequest,
@@ -48,6 +50,8 @@ def run(context: OperationContext, request: ToolRequest) -> Outcome:
             return remember(context, request)
         case SavePageRequest():
             return save_page(context, request)
+        case EditBodyRequest():
+            return edit_body(context, request)
         case HistoryRequest():
             return history(context, request)
         case RevisionRequest():
