@@ -54,12 +54,12 @@ class _Live:
 class _CountedHandle:
     """A lane's handle that counts unanswered requests, so that a store in use is never called idle."""
 
-    __slots__ = ("_directory", "_lane", "_vault_id")
+    __slots__ = ("_directory", "_lane", "_live")
 
-    def __init__(self, directory: StoreDirectory, vault_id: str) -> None:
+    def __init__(self, directory: StoreDirectory, live: _Live, lane: ActorHandle) -> None:
         self._directory = directory
-        self._vault_id = vault_id
-        self._lane = directory.lane(vault_id)
+        self._live = live
+        self._lane = lane
 
     def ask(
         self,
@@ -72,7 +72,7 @@ class _CountedHandle:
         correlation_id: str = "",
         request_key: str = "",
     ) -> Reply[JsonObject]:
-        self._directory.entered(self._vault_id)
+        self._directory.entered(self._live)
         reply = self._lane.ask(
             message,
             deadline=deadline,
@@ -82,7 +82,7 @@ class _CountedHandle:
             correlation_id=correlation_id,
             request_key=request_key,
         )
-        reply.add_done_callback(lambda _: self._directory.left(self._vault_id))
+        reply.add_done_callback(lambda _: self._directory.left(self._live))
         return reply
 
 
@@ -95,7 +95,8 @@ class StoreDirectory:
         self._inbox = inbox
         self._idle = idle_seconds
         self._max_live = max_live
-        self._lock = threading.Lock()
+        # Reentrant: a supervisor that refuses a stop answers at once, on this thread.
+        self._lock = threading.RLock()
         self._live: dict[str, _Live] = {}
         self._closed = False
         self._timer: Timer = self._clock.call_later(self._idle / SWEEP_SHARE, self._sweep)
@@ -119,29 +120,25 @@ class StoreDirectory:
                 return opened
             if live is not None:
                 stopping = live.stopping
-            self._live[vault_id] = _Live(opened, self._clock.monotonic())
+            started = self._live[vault_id] = _Live(opened, self._clock.monotonic())
         if stopping is None:
-            self._start(vault_id, settings, opened)
+            self._start(vault_id, settings, started)
         else:
-            stopping.add_done_callback(lambda _: self._start(vault_id, settings, opened))
+            stopping.add_done_callback(lambda _: self._start(vault_id, settings, started))
         return opened
 
     def lane(self, vault_id: str) -> ActorHandle:
         """The handle on a store's lane, whether it runs or not."""
         return self._tree.handle(f"{store_name(vault_id)}/lane")
 
-    def entered(self, vault_id: str) -> None:
+    def entered(self, live: _Live) -> None:
         with self._lock:
-            live = self._live.get(vault_id)
-            if live is not None:
-                live.unanswered += 1
+            live.unanswered += 1
 
-    def left(self, vault_id: str) -> None:
+    def left(self, live: _Live) -> None:
         with self._lock:
-            live = self._live.get(vault_id)
-            if live is not None:
-                live.unanswered -= 1
-                live.used_at = self._clock.monotonic()
+            live.unanswered -= 1
+            live.used_at = self._clock.monotonic()
 
     def live_ids(self) -> list[str]:
         """The stores that are started, starting or stopping."""
@@ -159,14 +156,14 @@ class StoreDirectory:
             self._closed = True
             self._timer.cancel()
 
-    def _start(self, vault_id: str, settings: StoreSettings, opened: Reply[StoreHandle]) -> None:
+    def _start(self, vault_id: str, settings: StoreSettings, live: _Live) -> None:
         def started(reply: Reply[ActorHandle]) -> None:
             error = reply.error()
             if error is None:
-                opened.succeed(_CountedHandle(self, vault_id))
+                live.opened.succeed(_CountedHandle(self, live, self.lane(vault_id)))
             else:
-                self._forget(vault_id, opened)
-                opened.fail(error)
+                self._forget(vault_id, live.opened)
+                live.opened.fail(error)
 
         self._tree.root.start_child(store_spec(settings, self._inbox)).add_done_callback(started)
 

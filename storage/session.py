@@ -175,10 +175,8 @@ class PartitionSession:
             )
         looked_at = time.time_ns()
         try:
-            seen = self._observe(check)
-            ontology_changed = ONTOLOGY_NAME in seen or not self._scanned
-            seen.pop(ONTOLOGY_NAME, None)
-            if ontology_changed:
+            seen, ontology_touched = self._observe(check)
+            if ontology_touched or not self._scanned:
                 self._reload_ontology()
             for _ in self._fold_in(seen, looked_at, check):
                 pass
@@ -196,8 +194,7 @@ class PartitionSession:
         self._publisher.verify()
         looked_at = time.time_ns()
         try:
-            seen = self._observe(lambda: None)
-            seen.pop(ONTOLOGY_NAME, None)
+            seen, _ = self._observe(lambda: None)
             self._reload_ontology()
             yield 0, len(seen)
             yield from self._fold_in(seen, looked_at, lambda: None)
@@ -297,8 +294,8 @@ class PartitionSession:
             self.store.layout.vault, self.partition, limits=self._limits, events=self.partition == PRIVATE
         )
 
-    def _observe(self, check: Callable[[], None]) -> dict[str, Stamp | None]:
-        """What may have changed: path -> its stamp now (``None``: gone)."""
+    def _observe(self, check: Callable[[], None]) -> tuple[dict[str, Stamp | None], bool]:
+        """What may have changed: path -> its stamp now (``None``: gone); and whether the ontology's file may have."""
         changes = self._watch.drain()
         if changes.replaced:
             raise StoreUnavailable(
@@ -309,9 +306,12 @@ class PartitionSession:
         if changes.rescan or not self._scanned:
             scanned = self._watch.scan(check)
             self._entries = scanned.entries
-            return self._compare(scanned.files)
+            found = {path: stamp for path, stamp in scanned.files.items() if path != ONTOLOGY_NAME}
+            return self._compare(found), self.partition == PRIVATE
         seen = dict(self._watch.observe(changes, self.catalogue.paths_below))
-        return {path: stamp for path, stamp in seen.items() if self._differs(path, stamp)}
+        touched = ONTOLOGY_NAME in seen
+        seen.pop(ONTOLOGY_NAME, None)
+        return {path: stamp for path, stamp in seen.items() if self._differs(path, stamp)}, touched
 
     def _compare(self, found: Mapping[str, Stamp]) -> dict[str, Stamp | None]:
         known = self.catalogue.files()

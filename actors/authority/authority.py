@@ -86,7 +86,6 @@ class Authority(GuardedActor):
         self._read_policy = policy
         self._now_ms = now_ms
         self._registry: Registry | None = None
-        self._ended_runs: frozenset[str] = frozenset()
         self._published: AuthorityView | None = None
 
     def on_ready(self) -> None:
@@ -106,7 +105,7 @@ class Authority(GuardedActor):
             case BindAgent(agent):
                 return self._bind(agent)
             case EndRun(run_id):
-                self._ended_runs |= {run_id}
+                self._gate.end_run(run_id)
                 self._publish()
                 return self._barrier(envelope)
             case _:
@@ -157,7 +156,8 @@ class Authority(GuardedActor):
             members[agent] = Membership(vault_id=None if known is None else known.vault_id)
             if known is not None:
                 layouts[known.vault_id] = known.layout
-        content = (policy.writes_enabled, members, layouts, self._ended_runs)
+        ended_runs = self._gate.ended_runs
+        content = (policy.writes_enabled, members, layouts, ended_runs)
         last = self._published
         same = last is not None and content == (last.writes_enabled, last.members, last.layouts, last.ended_runs)
         view = AuthorityView(
@@ -166,7 +166,7 @@ class Authority(GuardedActor):
             writes_enabled=policy.writes_enabled,
             members=MappingProxyType(members),
             layouts=MappingProxyType(layouts),
-            ended_runs=self._ended_runs,
+            ended_runs=ended_runs,
         )
         self._gate.publish(view)
         self._published = view

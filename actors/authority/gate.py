@@ -35,10 +35,11 @@ class PermitGate:
         self._now = now
         self._changed = threading.Condition()
         self._view: AuthorityView | None = None
-        self._inside: dict[int, Permit] = {}
-        self._stranded: dict[int, Permit] = {}
+        self._inside: dict[int, tuple[Permit, bool]] = {}
+        self._stranded: dict[int, tuple[Permit, bool]] = {}
         self._tokens = itertools.count()
         self._epoch = 0
+        self._ended_runs: frozenset[str] = frozenset()
 
     # --- the authority's side -------------------------------------------------------------------------
 
@@ -52,6 +53,16 @@ class PermitGate:
         with self._changed:
             self._epoch += 1
             return self._epoch
+
+    @property
+    def ended_runs(self) -> frozenset[str]:
+        """The runs that the host has ended; kept here, since an authority that restarts must not forget them."""
+        return self._ended_runs
+
+    def end_run(self, run_id: str) -> None:
+        """Note that a run is over; in force with the next published view. Authority thread."""
+        with self._changed:
+            self._ended_runs |= {run_id}
 
     def open(self) -> bool:
         """Whether a view is in force."""
@@ -83,7 +94,7 @@ class PermitGate:
     def recovered(self, vault_id: str) -> None:
         """Release fences that a crashed lane of this store took along: its recovery has finished."""
         with self._changed:
-            for token in [t for t, permit in self._stranded.items() if permit.vault_id == vault_id]:
+            for token in [t for t, (permit, _) in self._stranded.items() if permit.vault_id == vault_id]:
                 del self._stranded[token]
             self._changed.notify_all()
 
@@ -100,7 +111,7 @@ class PermitGate:
         if view.epoch == permit.epoch and (permit.expires_at is None or self._now() < permit.expires_at):
             return
         again = resolve(view, permit.audience, write=write, now=self._now())
-        if isinstance(again, Unbound) or not again.covers(permit):
+        if isinstance(again, Unbound) or not again.covers(permit, write=write):
             raise Denied("The access under which this call was accepted has been withdrawn.")
 
     @contextmanager
@@ -143,7 +154,7 @@ class PermitGate:
         with self._changed:
             self.check(permit, write=write)
             token = next(self._tokens)
-            self._inside[token] = permit
+            self._inside[token] = permit, write
             return token
 
     def _strand(self, token: int) -> None:
@@ -156,11 +167,12 @@ class PermitGate:
             self._changed.notify_all()
 
     def _outdated_holders(self) -> bool:
-        return any(not self._still_given(p) for p in (*self._inside.values(), *self._stranded.values()))
+        holders = (*self._inside.values(), *self._stranded.values())
+        return any(not self._still_given(permit, write) for permit, write in holders)
 
-    def _still_given(self, permit: Permit) -> bool:
+    def _still_given(self, permit: Permit, write: bool) -> bool:
         try:
-            self.check(permit, write=permit.may_write)
+            self.check(permit, write=write)
         except KnowledgeError:
             return False
         return True

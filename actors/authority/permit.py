@@ -25,11 +25,11 @@ class Permit:
     epoch: int
     expires_at: datetime | None = None
 
-    def covers(self, other: Permit) -> bool:
-        """Whether a permit resolved later still gives everything that ``other`` gave."""
+    def covers(self, other: Permit, *, write: bool) -> bool:
+        """Whether a permit resolved later still gives what ``other`` is used for: reading, or saving too."""
         return (
             self.agent == other.agent
             and self.vault_id == other.vault_id
             and self.partition == other.partition
-            and (self.may_write or not other.may_write)
+            and (self.may_write or not write)
         )

@@ -5,16 +5,18 @@ Source: DESIGN.md (The tree).
 
 from __future__ import annotations
 
+import logging
 import os
 import select
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from actors.store.lane import StoreSettings
 from actors.store.messages import (
     CatchUp,
     FilesChanged,
     IndexChanged,
+    IndexDamaged,
     SyncFiles,
     VerifyEvidence,
     WatchDescriptor,
@@ -22,7 +24,7 @@ from actors.store.messages import (
 )
 from actors.store.needs import CitationKey
 from actors.supervision import ActorContext, Envelope, GuardedActor, Timer
-from messages.errors import Cancelled, DeadlineExceeded, InternalError, StoreUnavailable
+from messages.errors import Cancelled, DeadlineExceeded, IndexUnavailable, InternalError, StoreUnavailable
 from messages.vocabulary import Partition
 from storage import files
 from storage.evidence import Verdict, VerdictCache, verify
@@ -31,8 +33,13 @@ from storage.index_feed import IndexFeed
 from storage.publication import sync_files
 from storage.search import SearchIndex
 
+logger = logging.getLogger(__name__)
+
 POLL_SECONDS: Final = 0.25
+
+R = TypeVar("R")
 IDLE_SECONDS: Final = 4.0
+STOP_SYNC_SECONDS: Final = 0.8
 
 
 class Indexer(GuardedActor):
@@ -47,16 +54,19 @@ class Indexer(GuardedActor):
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
             case CatchUp(partition, change):
-                return self._catch_up(partition, change, envelope)
+                return self._mended(partition, lambda: self._catch_up(partition, change, envelope))
             case _:
                 raise InternalError(f"The indexer takes no {type(message).__name__}.")
 
     def on_tell(self, message: object) -> None:
         match message:
             case IndexChanged(partition):
-                self._catch_up(partition, None, None)
-                if self._index(partition).merge_step():
+                self._mended(partition, lambda: self._catch_up(partition, None, None))
+                if self._mended(partition, self._index(partition).merge_step):
                     self.context.tell_self(message)
+            case IndexDamaged(partition):
+                self._index(partition).reset()
+                self._catch_up(partition, None, None)
             case _:
                 raise InternalError(f"The indexer takes no {type(message).__name__}.")
 
@@ -65,6 +75,15 @@ class Indexer(GuardedActor):
             index.close()
         if self._feed is not None:
             self._feed.close()
+
+    def _mended(self, partition: Partition, work: Callable[[], R]) -> R:
+        """Do ``work``; where the file turns out to be damaged, begin a new one and do it once more."""
+        try:
+            return work()
+        except IndexUnavailable as error:
+            logger.warning("the keyword index is built anew", extra={"reason": error.fields.get("reason")})
+            self._index(partition).reset()
+            return work()
 
     def _catch_up(self, partition: Partition, change: int | None, envelope: Envelope | None) -> int:
         """Apply slices until the index has reached ``change`` (``None``: everything there is)."""
@@ -95,6 +114,10 @@ class Indexer(GuardedActor):
 
     def _index(self, partition: Partition) -> SearchIndex:
         opened = self._indexes.get(partition)
+        if opened is not None and not opened.in_place:
+            # Deleted or replaced under us: what we hold open has no name any more.
+            opened.close()
+            opened = None
         if opened is None:
             opened = SearchIndex.open(
                 self._settings.layout.search_index(partition),
@@ -173,6 +196,12 @@ class GitQueue(GuardedActor):
             case _:
                 raise InternalError(f"The Git queue takes no {type(message).__name__}.")
 
+    def on_drained(self) -> None:
+        # A person who looks after a stop shall not see our own commits as changes of theirs.
+        if self._idle is not None:
+            self._idle.cancel()
+            sync_index(self._settings.layout.vault, timeout=STOP_SYNC_SECONDS)
+
     def _wait_for_idle(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
@@ -181,6 +210,7 @@ class GitQueue(GuardedActor):
     def on_tell(self, message: object) -> None:
         match message:
             case _Idle():
+                self._idle = None
                 # So that a person's `git status` is clean and the packs stay few.
                 sync_index(self._settings.layout.vault)
                 tidy(self._settings.layout.vault)

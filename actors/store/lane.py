@@ -8,6 +8,7 @@ Source: DESIGN.md (One request, The tree, rules 2-7), WRITE-PATH.md (Background 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -22,6 +23,7 @@ from actors.store.messages import (
     FilesChanged,
     FilesSynced,
     IndexChanged,
+    IndexDamaged,
     Prepare,
     Prepared,
     RunTool,
@@ -32,11 +34,20 @@ from actors.store.messages import (
 )
 from actors.store.needs import Need, NeedEvidence, NeedIndex
 from actors.store.operations import table
-from actors.store.operations.context import OperationContext
+from actors.store.operations.context import OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
 from actors.supervision import PARKED, ActorContext, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
-from messages.errors import Cancelled, DeadlineExceeded, InternalError, KnowledgeError, Quarantined, StaleFence
+from messages.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    IndexUnavailable,
+    InternalError,
+    KnowledgeError,
+    PublicationPending,
+    Quarantined,
+    StaleFence,
+)
 from messages.vocabulary import PRIVATE, Partition
 from storage.layout import StoreLayout
 from storage.search import SearchIndex
@@ -45,6 +56,8 @@ from storage.state.catalogue import catalogue_identity
 from storage.state.connection import StorageCorrupt
 from storage.state.summary import unsettled_counts
 from storage.vault import ScanLimits
+
+logger = logging.getLogger(__name__)
 
 HELPER_MARGIN_SECONDS: Final = 0.15
 """A helper's answer must leave time for the operation that waits for it."""
@@ -163,8 +176,8 @@ class Lane(GuardedActor):
         for attempt in range(FENCE_ATTEMPTS):
             check()
             partition = self._open().partition(message.permit.partition)
-            partition.refresh(check)
-            context = self._operation_context(message, partition, check, facts or PreparedFacts())
+            blocked = refresh(partition, message.request, check)
+            context = self._operation_context(message, partition, check, facts or PreparedFacts(), blocked)
             try:
                 outcome = table.run(context, message.request)
             except StaleFence as error:
@@ -247,7 +260,12 @@ class Lane(GuardedActor):
             raise InternalError("The store must be opened again before it can answer.")
 
     def _operation_context(
-        self, message: RunTool, partition: PartitionSession, check: Callable[[], None], facts: PreparedFacts
+        self,
+        message: RunTool,
+        partition: PartitionSession,
+        check: Callable[[], None],
+        facts: PreparedFacts,
+        blocked: PublicationPending | None,
     ) -> OperationContext:
         gate, permit = self._settings.gate, message.permit
 
@@ -267,6 +285,8 @@ class Lane(GuardedActor):
             writes_enabled=permit.may_write,
             scan_entries=self._settings.limits.entries,
             prepared=facts,
+            index_failed=lambda error: self._index_failed(permit.partition, error),
+            blocked=blocked,
         )
 
     def _check_of(self, message: RunTool, envelope: Envelope) -> Callable[[], None]:
@@ -288,7 +308,14 @@ class Lane(GuardedActor):
         opening = self._opening
         if opening is None:
             return
-        progress = next(opening, None)
+        try:
+            progress = next(opening, None)
+        except KnowledgeError as refusal:
+            if isinstance(refusal, InternalError):
+                raise
+            # Not a lane that opens for ever: each request meets what is in the way itself, or finds it gone.
+            logger.warning("the first scan was refused", extra={"actor": self.context.name, "code": refusal.code})
+            progress = None
         if progress is not None:
             done, total = progress
             self.context.hold({"stage": "scan", "done": done, "total": total})
@@ -368,6 +395,10 @@ class Lane(GuardedActor):
             )
             self._indexes[partition] = opened
         return opened
+
+    def _index_failed(self, partition: Partition, error: IndexUnavailable) -> None:
+        if error.fields.get("reason") == "corrupt":
+            self._indexer.tell(IndexDamaged(partition), coalesce=IndexDamaged(partition))
 
     def _index_reached(self, partition: Partition, change: int) -> bool:
         try:

@@ -60,6 +60,13 @@ class IndexChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexDamaged:
+    """To the indexer: a search met damage in a partition's index; begin a new one."""
+
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyEvidence(Request[Mapping[CitationKey, Verdict]]):
     """To the verifier: check these citations against their retained files."""
 

@@ -99,11 +99,21 @@ class SearchHit:
         return {**shown, "snippet": self.snippet, **text}
 
 
-def grep_response(hits: Sequence[SearchHit], *, total: int, offset: int, snapshot: str) -> JsonObject:
-    """A search that was answered, cut to 24 KiB. ``total`` counts direct matches; replacement rows are extra."""
+def grep_response(
+    hits: Sequence[SearchHit], *, total: int, offset: int, snapshot: str, replacements: int = 0
+) -> JsonObject:
+    """A search that was answered, cut to 24 KiB. ``total`` counts direct matches; replacement rows are extra.
+
+    ``replacements`` is how many rows follow the direct matches in all; offsets run on into them.
+    """
     rows = rows_within(hit.to_json() for hit in hits)
-    direct = sum("via" not in row for row in rows)
-    page = paging(offset=offset, returned=direct, total=total, snapshot=snapshot, offset_max=GREP_OFFSET_MAX)
+    page = paging(
+        offset=offset,
+        returned=len(rows),
+        total=total + replacements,
+        snapshot=snapshot,
+        offset_max=GREP_OFFSET_MAX,
+    )
     return {"total": total, **page, "hits": rows}
 
 

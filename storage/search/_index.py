@@ -89,6 +89,11 @@ class SearchIndex:
         """Whether opening found nothing usable: every document has to be applied again, from position 0."""
         return self.rebuilt is not None
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the file that is open is still the one at its path."""
+        return self._inode is not None and _file.inode(self.path) == self._inode
+
     def close(self) -> None:
         """Close the connection; idempotent."""
         self._database.close()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from actors.store.needs import CitationKey, NeedEvidence, NeedIndex
 from actors.store.operations import table
-from actors.store.operations.context import OperationContext, Prepared
+from actors.store.operations.context import OperationContext, Prepared, refresh
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.config import Configuration, parse_configuration
 from messages.audience import Audience, Conversation, OwnerPrivate
-from messages.errors import KnowledgeError
+from messages.errors import KnowledgeError, PublicationPending
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import GitState, parse_arguments, tool_spec
 from messages.vocabulary import PRIVATE, Partition
@@ -126,7 +126,8 @@ class Desk:
         assert tool_spec(name).operation == tool
         prepared = Prepared(index_problem=self.index_problem)
         while True:
-            context = self.context(partition, prepared)
+            blocked = refresh(self.session.partition(partition), request, self.check)
+            context = self.context(partition, prepared, blocked)
             outcome = table.run(context, request)
             match outcome:
                 case NeedIndex(change):
@@ -155,10 +156,15 @@ class Desk:
             return error
         raise AssertionError(f"expected a typed error, got {sorted(answer)}")
 
-    def context(self, partition: Partition = PRIVATE, prepared: Prepared | None = None) -> OperationContext:
-        """What one run of an operation works with, on a fresh snapshot."""
+    def context(
+        self,
+        partition: Partition = PRIVATE,
+        prepared: Prepared | None = None,
+        blocked: PublicationPending | None = None,
+    ) -> OperationContext:
+        """What one run of an operation works with, on the partition's last snapshot."""
         return OperationContext(
-            session=self.partition(partition),
+            session=self.session.partition(partition),
             agent=self.agent,
             now_ms=self.now_ms,
             fence=self.fence,
@@ -170,6 +176,7 @@ class Desk:
             writes_enabled=self.writes_enabled,
             scan_entries=self.limits.entries,
             prepared=prepared or Prepared(),
+            blocked=blocked,
         )
 
     def index(self, partition: Partition = PRIVATE) -> SearchIndex:

@@ -11,12 +11,31 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from actors.store.needs import CitationKey, Need
-from messages.errors import InvalidArgument, OntologyChanged, RequestIdReused, VaultMismatch
+from messages.errors import (
+    IndexUnavailable,
+    InvalidArgument,
+    OntologyChanged,
+    PublicationPending,
+    RequestIdReused,
+    VaultMismatch,
+)
 from messages.json_types import JsonObject
-from messages.tools import GitState, PageRef, WriteRequest, agent_receipt, payload_hash
+from messages.tools import (
+    GitState,
+    HistoryRequest,
+    MutationRequest,
+    PageRef,
+    ResumeRequest,
+    RevisionRequest,
+    StatusRequest,
+    ToolRequest,
+    WriteRequest,
+    agent_receipt,
+    payload_hash,
+)
 from messages.tools import Receipt as ToolReceipt
 from messages.vocabulary import Partition
 from storage.evidence import Verdict
@@ -57,6 +76,10 @@ class OperationContext:
     writes_enabled: bool
     scan_entries: int
     prepared: Prepared = field(default_factory=Prepared)
+    index_failed: Callable[[IndexUnavailable], None] = lambda error: None
+    """Told when the index was there and could not answer."""
+    blocked: PublicationPending | None = None
+    """Why the snapshot may not be brought up to date: only a request that was accepted earlier is answered then."""
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
 
     @property
@@ -82,8 +105,32 @@ class OperationContext:
         return tuple(found.values())
 
 
+_ANSWERED_WHILE_PENDING: Final = (
+    StatusRequest, HistoryRequest, RevisionRequest, MutationRequest, ResumeRequest, WriteRequest,
+)  # fmt: skip
+
+
+def refresh(session: PartitionSession, request: ToolRequest, check: Callable[[], None]) -> PublicationPending | None:
+    """Bring the snapshot up to date for ``request``.
+
+    While a publication cannot be finished, ordinary reads raise ``PublicationPending``; status, history and recovery
+    answer from what is known, and a write may still be the repeat of one that was accepted: for those the refusal is
+    returned (decisions.md section 4, Conflict).
+    """
+    try:
+        session.refresh(check)
+    except PublicationPending as pending:
+        if not isinstance(request, _ANSWERED_WHILE_PENDING):
+            raise
+        return pending
+    return None
+
+
 def earlier_receipt(context: OperationContext, request: WriteRequest, operation: str) -> JsonObject | None:
-    """The answer to the same request accepted earlier, byte for byte. Another payload raises ``RequestIdReused``."""
+    """The answer to the same request accepted earlier, byte for byte. Another payload raises ``RequestIdReused``.
+
+    A new request raises ``PublicationPending`` while the snapshot is not up to date.
+    """
     try:
         receipt = context.session.published(request.request_id, payload_hash(request), operation)
     except RequestIdReused as error:
@@ -92,7 +139,11 @@ def earlier_receipt(context: OperationContext, request: WriteRequest, operation:
             field="requestId",
             requestId=request.request_id,
         ) from error
-    return None if receipt is None else shown_receipt(context, receipt)
+    if receipt is not None:
+        return shown_receipt(context, receipt)
+    if context.blocked is not None:
+        raise context.blocked
+    return None
 
 
 def shown_receipt(context: OperationContext, receipt: Receipt) -> JsonObject:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Iterator, Sequence
+from typing import Final, assert_never
 
 from actors.store.needs import NeedIndex
 from actors.store.operations.context import OperationContext, Outcome
@@ -11,8 +12,11 @@ from actors.store.operations.rows import list_row
 from messages.errors import IndexUnavailable, SnapshotChanged
 from messages.tools import GrepRequest, SearchHit, grep_response, grep_unavailable
 from storage.records import bound_ms
-from storage.search import SearchFilters, SearchQuery, TimeField, excerpt, parse_query
+from storage.search import ParsedQuery, SearchFilters, SearchQuery, TimeField, excerpt, parse_query
 from storage.state.catalogue_reader import Entry
+
+REPLACED_MAX: Final = 50
+"""Superseded matches whose replacements are looked for, best first."""
 
 
 def grep(context: OperationContext, request: GrepRequest) -> Outcome:
@@ -46,11 +50,16 @@ def grep(context: OperationContext, request: GrepRequest) -> Outcome:
                 hits.append(
                     SearchHit(row=list_row(context, entry, record, titled=True), snippet=excerpt(record.body, parsed))
                 )
+        replaced: list[tuple[Entry, Entry]] = []
         if request.lifecycle == "active" and request.offset + len(page.hits) >= page.total:
-            hits += _replacements(context, request, {hit.row.id for hit in hits}, request.limit - len(hits))
+            # Offsets run on from the direct hits into the replacements, so that a full last page hides none.
+            replaced = _replacements(context, request)
+            start = max(0, request.offset - page.total)
+            hits += _replacement_hits(context, replaced[start : start + request.limit - len(hits)], parsed)
     except IndexUnavailable as error:
+        context.index_failed(error)
         return grep_unavailable(error.message)
-    return grep_response(hits, total=page.total, offset=request.offset, snapshot=snapshot)
+    return grep_response(hits, total=page.total, replacements=len(replaced), offset=request.offset, snapshot=snapshot)
 
 
 def _filters(context: OperationContext, request: GrepRequest) -> SearchFilters:
@@ -66,37 +75,33 @@ def _filters(context: OperationContext, request: GrepRequest) -> SearchFilters:
     )
 
 
-def _replacements(context: OperationContext, request: GrepRequest, shown: set[str], room: int) -> list[SearchHit]:
-    """Current replacements of matching superseded records, each once, that are no direct hits themselves."""
-    if room <= 0:
-        return []
-    parsed = parse_query(request.query, request.mode)
+def _replacements(context: OperationContext, request: GrepRequest) -> list[tuple[Entry, Entry]]:
+    """(earlier record, its current replacement), each replacement once, none that is a direct hit itself."""
     earlier = SearchQuery(
         text=request.query,
         mode=request.mode,
         filters=SearchFilters(lifecycle="superseded", eligible_at=context.now_ms, kind=request.kind),
-        limit=50,
+        limit=REPLACED_MAX,
     )
     index = context.open_index()
-    replaced: list[tuple[Entry, Entry]] = []
+    replaced: dict[str, tuple[Entry, Entry]] = {}
     for hit in index.search(earlier, at_least=0).hits:
         old = context.catalogue.by_row(hit.rowid)
         new = None if old is None else context.catalogue.follow_supersession(old)
         if old is not None and new is not None and _eligible(context, request, new):
-            replaced.append((old, new))
+            replaced.setdefault(new.id, (old, new))
     # A replacement that is a direct hit stands among those, on this page or another.
-    direct = index.matching(SearchQuery(request.query, request.mode), {new.row for _, new in replaced})
-    found: list[SearchHit] = []
+    direct = index.matching(SearchQuery(request.query, request.mode), {new.row for _, new in replaced.values()})
+    return [pair for pair in replaced.values() if pair[1].row not in direct]
+
+
+def _replacement_hits(
+    context: OperationContext, replaced: Sequence[tuple[Entry, Entry]], parsed: ParsedQuery
+) -> Iterator[SearchHit]:
     for old, new in replaced:
-        if new.row in direct or new.id in shown:
-            continue
-        shown.add(new.id)
         record = context.session.load(new)
         row = list_row(context, new, record, titled=True)
-        found.append(SearchHit(row=row, snippet=excerpt(record.body, parsed), via=old.id))
-        if len(found) == room:
-            break
-    return found
+        yield SearchHit(row=row, snippet=excerpt(record.body, parsed), via=old.id)
 
 
 def _eligible(context: OperationContext, request: GrepRequest, entry: Entry) -> bool:

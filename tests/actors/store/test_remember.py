@@ -121,7 +121,7 @@ def test_a_circle_of_merges_is_no_subject(desk: Desk) -> None:
         (None, "It ships sooner.", "missing"),
         (None, "We heard from Alex today.", "missing"),  # a bare first name is not guessed
     ],
-)  # fmt: skip
+)
 def test_an_omitted_subject_is_inferred_from_about_then_from_the_text(
     desk: Desk, about: str | None, text: str, state: str
 ) -> None:
@@ -228,9 +228,10 @@ def test_a_call_of_duplicates_publishes_and_retains_nothing_and_leaves_its_id_fr
     assert set(answer) == {"ontologyFingerprint", "items"}
     assert (desk.session.publisher.pair, sorted(desk.folder().rglob("*"))) == before
     assert desk.fails("mutation", {"requestId": request_id(50)}).code == "not_found"
-    assert "duplicate" not in items_of(
-        desk.call("remember", {**remembering("Another thing."), "requestId": request_id(50)})
-    )[0]  # fmt: skip
+    assert (
+        "duplicate"
+        not in items_of(desk.call("remember", {**remembering("Another thing."), "requestId": request_id(50)}))[0]
+    )
 
 
 # --- step 4: the excerpt ----------------------------------------------------------------------------------------------
@@ -249,9 +250,7 @@ def test_a_call_of_duplicates_publishes_and_retains_nothing_and_leaves_its_id_fr
     ],
 )
 def test_the_excerpt_is_retained_byte_for_byte_and_every_claim_cites_it(desk: Desk, excerpt: str) -> None:
-    answer = desk.call(
-        "remember", {**remembering("One.", "Two."), "excerpt": excerpt, "requestId": request_id(7)}
-    )
+    answer = desk.call("remember", {**remembering("One.", "Two."), "excerpt": excerpt, "requestId": request_id(7)})
     retained = desk.folder() / "artifacts" / request_id(7) / "excerpt.txt"
     assert retained.read_bytes() == excerpt.encode()
     for item in items_of(answer):
@@ -339,7 +338,8 @@ def test_claims_lie_by_month_and_hex_and_no_page_is_created_or_rewritten(desk: D
     [claim] = [path for path in notes(desk.folder()) if path != page]
     relative = claim.relative_to(desk.folder())
     assert relative.parts[:3] == ("claims", "2026", "11")
-    assert len(relative.parts[3]) == 2 and relative.name == "option-b-ships-sooner.md"
+    assert len(relative.parts[3]) == 2
+    assert relative.name == "option-b-ships-sooner.md"
     assert page.read_bytes() == before
 
 
@@ -351,7 +351,8 @@ def test_recorded_times_rise_strictly_within_a_partition(desk: Desk) -> None:
     assert isinstance(listed, list)
     times = [desk.partition().catalogue.one(str(row["id"])) for row in listed if isinstance(row, dict)]
     stamps = [entry.recorded_at for entry in times if entry is not None]
-    assert stamps == sorted(set(stamps)) and len(stamps) == 3
+    assert stamps == sorted(set(stamps))
+    assert len(stamps) == 3
 
 
 @pytest.mark.parametrize(
@@ -398,7 +399,11 @@ def test_a_replay_is_not_judged_again_by_the_fences_that_it_carried(desk: Desk) 
     fingerprint = desk.call("status")["ontologyFingerprint"]
     request = {**remembering("One."), "requestId": request_id(9), "expectedOntologyFingerprint": fingerprint}
     first = desk.call("remember", request)
-    write_note(desk.folder(), "ontology.yaml", "format: knowledge-ontology-v1\nextends: core\npages:\n  boat: {parent: entity, folder: boats}\n")  # fmt: skip
+    write_note(
+        desk.folder(),
+        "ontology.yaml",
+        "format: knowledge-ontology-v1\nextends: core\npages:\n  boat: {parent: entity, folder: boats}\n",
+    )
     assert desk.call("status")["ontologyFingerprint"] != fingerprint
     assert desk.call("remember", request) == first
 

@@ -54,8 +54,11 @@ def test_a_created_page_is_one_file_named_after_its_title_in_the_folder_of_its_t
     assert answer["revision"] == 1
     found = desk.record(answer["id"])
     assert (found["title"], found["type"], found["aliases"], found["tags"]) == (
-        "Garden Pilot", "project", ["The Pilot"], ["garden"],
-    )  # fmt: skip
+        "Garden Pilot",
+        "project",
+        ["The Pilot"],
+        ["garden"],
+    )
 
 
 def test_a_type_may_be_named_by_its_alias_and_is_stored_by_its_name(desk: Desk) -> None:
@@ -79,9 +82,7 @@ def test_a_field_that_names_a_page_needs_a_page_of_its_type(desk: Desk) -> None:
     company = desk.page("Blue Harbor", type="company")["id"]
     person = desk.page("Alex Morgan", type="person")["id"]
     for lead in (company, "nobody"):
-        error = desk.fails(
-            "save_page", {"title": "A", "type": "project", "body": "", "fields": {"lead": lead}}
-        )
+        error = desk.fails("save_page", {"title": "A", "type": "project", "body": "", "fields": {"lead": lead}})
         assert isinstance(error, InvalidArgument)
         assert error.fields["field"] == "fields.lead"
     assert desk.record(desk.page("B", fields={"lead": person})["id"])["fields"] == {"lead": person}
@@ -107,9 +108,7 @@ def test_a_create_whose_title_an_active_page_of_the_type_bears_is_rejected_and_s
 ) -> None:
     first = desk.page("Garden Pilot", aliases=["The Pilot"])
     before = desk.session.publisher.pair
-    answer = desk.call(
-        "save_page", {"title": title, "type": "project", "body": "another", "requestId": request_id(77)}
-    )
+    answer = desk.call("save_page", {"title": title, "type": "project", "body": "another", "requestId": request_id(77)})
     assert answer["state"] == "rejected"
     assert answer["reason"] == "same_title"
     assert answer["id"] == ""
@@ -149,9 +148,7 @@ def test_a_create_that_would_pass_the_scan_limit_is_refused(desk: Desk) -> None:
 
 def test_a_dependency_must_be_a_record_of_the_partition(desk: Desk) -> None:
     claim = items_of(desk.remember("Something."))[0]["id"]
-    error = desk.fails(
-        "save_page", {"title": "A", "type": "project", "body": "", "dependencies": [claim, "nobody"]}
-    )
+    error = desk.fails("save_page", {"title": "A", "type": "project", "body": "", "dependencies": [claim, "nobody"]})
     assert isinstance(error, InvalidArgument)
     assert error.fields["field"] == "dependencies[1]"
     assert desk.record(desk.page("A", dependencies=[claim])["id"])["dependencies"] == [claim]
@@ -193,7 +190,8 @@ def test_a_fence_may_be_the_full_hash_or_a_prefix_of_at_least_16(desk: Desk, len
 def test_the_hash_of_a_list_row_fences_an_edit_directly(desk: Desk) -> None:
     desk.page("A")
     hits = desk.call("lookup", {"query": "A"})["hits"]
-    assert isinstance(hits, list) and isinstance(hits[0], dict)
+    assert isinstance(hits, list)
+    assert isinstance(hits[0], dict)
     row = hits[0]
     assert len(str(row["hash"])) == 16
     fences: JsonObject = {"id": row["id"], "expectedRevision": row["revision"], "expectedHash": row["hash"]}
@@ -203,9 +201,7 @@ def test_the_hash_of_a_list_row_fences_an_edit_directly(desk: Desk) -> None:
 def test_a_prefix_of_15_is_refused_as_too_short(desk: Desk) -> None:
     first = desk.page("A")
     fences: JsonObject = {"id": first["id"], "expectedRevision": 1, "expectedHash": str(first["hash"])[:15]}
-    assert isinstance(
-        desk.fails("save_page", {**fences, "title": "A", "type": "project", "body": ""}), ShortHash
-    )
+    assert isinstance(desk.fails("save_page", {**fences, "title": "A", "type": "project", "body": ""}), ShortHash)
 
 
 @pytest.mark.parametrize("wrong", ["revision", "hash"])
@@ -232,7 +228,14 @@ def test_an_edit_by_a_person_makes_the_fence_stale_though_the_revision_is_the_sa
     path.write_text(path.read_text("utf-8").replace("One.", "Edited by hand."), "utf-8")
     error = desk.fails(
         "save_page",
-        {"id": first["id"], "expectedRevision": 1, "expectedHash": first["hash"], "title": "A", "type": "project", "body": "x"},  # fmt: skip
+        {
+            "id": first["id"],
+            "expectedRevision": 1,
+            "expectedHash": first["hash"],
+            "title": "A",
+            "type": "project",
+            "body": "x",
+        },
     )
     assert isinstance(error, StaleFence)
     assert error.fields["revision"] == 1
@@ -267,7 +270,14 @@ def test_a_claim_or_a_withdrawn_page_is_not_edited(desk: Desk) -> None:
     ):
         error = desk.fails(
             "save_page",
-            {"id": record_id, "expectedRevision": revision, "expectedHash": hash_, "title": "A", "type": "project", "body": ""},  # fmt: skip
+            {
+                "id": record_id,
+                "expectedRevision": revision,
+                "expectedHash": hash_,
+                "title": "A",
+                "type": "project",
+                "body": "",
+            },
         )
         assert isinstance(error, InvalidArgument)
         assert error.fields["reason"] == reason
@@ -281,7 +291,14 @@ def test_a_record_of_a_newer_format_is_read_and_never_rewritten(desk: Desk) -> N
     found = desk.record("new")
     error = desk.fails(
         "save_page",
-        {"id": "new", "expectedRevision": found["revision"], "expectedHash": found["hash"], "title": "A", "type": "project", "body": ""},  # fmt: skip
+        {
+            "id": "new",
+            "expectedRevision": found["revision"],
+            "expectedHash": found["hash"],
+            "title": "A",
+            "type": "project",
+            "body": "",
+        },
     )
     assert error.fields["reason"] == "newer_format"
     assert path.read_bytes() == before
@@ -398,7 +415,8 @@ def test_a_lowered_revision_in_the_file_does_not_lower_the_known_one(desk: Desk)
 
 def citation_of(desk: Desk, claim: JsonValue) -> JsonObject:
     evidence = desk.record(claim, includeEvidence=True)["evidence"]
-    assert isinstance(evidence, list) and isinstance(evidence[0], dict)
+    assert isinstance(evidence, list)
+    assert isinstance(evidence[0], dict)
     return {key: value for key, value in evidence[0].items() if key != "excerpt"}
 
 
@@ -409,7 +427,8 @@ def test_evidence_that_a_record_of_the_partition_cites_may_be_attached_and_is_ve
     page = desk.page("A", attachments=[{**citation, "start_line": 2, "end_line": 3, "quote": "second\nth"}])["id"]
     assert desk.needs == ["evidence"]
     evidence = desk.record(page, includeEvidence=True)["evidence"]
-    assert isinstance(evidence, list) and isinstance(evidence[0], dict)
+    assert isinstance(evidence, list)
+    assert isinstance(evidence[0], dict)
     assert evidence[0]["excerpt"] == "second\nthird"
     assert (evidence[0]["filename"], evidence[0]["attribution"]) == ("excerpt.txt", "user in session 8f3a, 2026-11-02")
 
@@ -424,9 +443,7 @@ def test_evidence_that_a_record_of_the_partition_cites_may_be_attached_and_is_ve
         ({"start_line": 1, "end_line": 1, "quote": "second"}, "quote_mismatch"),
     ],
 )
-def test_evidence_that_is_not_retained_or_does_not_hold_is_refused(
-    desk: Desk, change: JsonObject, reason: str
-) -> None:
+def test_evidence_that_is_not_retained_or_does_not_hold_is_refused(desk: Desk, change: JsonObject, reason: str) -> None:
     claim = items_of(desk.call("remember", {**remembering("One."), "excerpt": "first\nsecond\nthird"}))[0]["id"]
     citation = {**citation_of(desk, claim), **change}
     error = desk.fails("save_page", {"title": "A", "type": "project", "body": "", "attachments": [citation]})
