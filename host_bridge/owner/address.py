@@ -21,16 +21,32 @@ def resolve_state_dir(option: str | None = None) -> str:
     A relative option is taken from the current directory, as in any command; the two variables must be absolute,
     because hosts start us with a working directory that nobody chose.
     """
+    return _checked(os.path.realpath(_checked(_chosen(option))))
+
+
+def _chosen(option: str | None) -> str:
     if option:
-        return os.path.realpath(os.path.expanduser(option))
+        return os.path.expanduser(option)
     for variable in ("KNOWLEDGE_STATE_DIR", "OPENCLAW_STATE_DIR"):
         value = os.environ.get(variable, "")
         if value:
             expanded = os.path.expanduser(value)
             if not os.path.isabs(expanded):
                 raise UnsafePlace(f"${variable} must be an absolute path, not {value!r}")
-            return os.path.realpath(expanded)
-    return os.path.realpath(os.path.expanduser("~/.knowledge"))
+            return expanded
+    return os.path.expanduser("~/.knowledge")
+
+
+def _checked(path: str) -> str:
+    """SQLite and JSON take UTF-8 paths only; a name in other bytes would fail much later and much less clearly."""
+    try:
+        os.fsencode(path).decode("utf-8")
+        path.encode("utf-8")
+    except UnicodeError:
+        raise UnsafePlace(
+            f"the state directory {path!a} has a name that is not UTF-8 in this locale; choose another"
+        ) from None
+    return path
 
 
 def knowledge_dir(state_dir: str) -> str:

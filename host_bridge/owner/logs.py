@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import traceback
 from typing import Final, TextIO
@@ -14,6 +15,7 @@ from typing import Final, TextIO
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+KEPT_BYTES: Final = 4 * 1024 * 1024
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -30,6 +32,21 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+def keep_small(path: str, descriptors: tuple[int, ...] = (1, 2), limit: int = KEPT_BYTES) -> bool:
+    """Set a log that grew beyond ``limit`` bytes aside as ``<path>.1`` and go on in a new one; whether it was done.
+
+    ``descriptors`` are moved to the new file, so that whatever writes to them, ours or not, follows.
+    """
+    if os.fstat(descriptors[-1]).st_size <= limit:
+        return False
+    os.replace(path, path + ".1")
+    fresh = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    for descriptor in descriptors:
+        os.dup2(fresh, descriptor)
+    os.close(fresh)
+    return True
 
 
 class JsonLines(logging.Formatter):
@@ -57,4 +74,4 @@ def _into_standard_library(_: WrappedLogger, method: str, event: EventDict) -> t
     text = str(event.pop("event", method))
     fields = {name: value for name, value in event.items() if name != "level"}
     clean = {f"{name}_" if name in _STANDARD else name: value for name, value in fields.items()}
-    return (text.replace("%", "%%"),), {"extra": clean, "exc_info": exc_info}
+    return (text,), {"extra": clean, "exc_info": exc_info}

@@ -137,6 +137,7 @@ def _own(
         idle_seconds=bridge.configuration.runtime.owner_idle.total_seconds(),
         parent=os.getppid() if stdio else None,
         still_owner=lock.in_place,
+        housekeeping=(lambda: logs.keep_small(address.log_path(lock.directory))) if detached else (lambda: None),
     )
     serving.stop_on_signals(server)
     _log.info("owner up", extra={"pid": os.getpid(), "version": host_bridge.__version__, "detached": detached})

@@ -58,6 +58,7 @@ class OwnerServer:
         idle_seconds: float,
         parent: int | None = None,
         still_owner: Callable[[], bool] = lambda: True,
+        housekeeping: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.service = service
@@ -70,6 +71,7 @@ class OwnerServer:
         self._idle_seconds = idle_seconds
         self._parent = parent
         self._still_owner = still_owner
+        self._housekeeping = housekeeping
         self._clock = clock
         self._started = clock()
         self._idle_since = clock()
@@ -227,6 +229,13 @@ class OwnerServer:
             self.request_stop("the host is gone")
         else:
             self._keep_socket()
+            self._tidy()
+
+    def _tidy(self) -> None:
+        try:
+            self._housekeeping()
+        except OSError as error:
+            _log.warning("housekeeping failed", extra={"errno": error.errno})
 
     def _keep_socket(self) -> None:
         """Listen anew when somebody, such as a cleaner of temporary folders, removed the socket file."""

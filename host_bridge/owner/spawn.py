@@ -19,8 +19,6 @@ import time
 from host_bridge.owner import address
 from host_bridge.owner.client import OwnerError
 
-LOG_KEPT_BYTES = 4 * 1024 * 1024
-
 
 class Report:
     """``listening``: our child owns the directory. Neither that nor a failure: somebody else does."""
@@ -102,12 +100,6 @@ def _understand(line: bytes, directory: str) -> Report:
 
 
 def _open_log(path: str) -> int:
-    """Append to the log; one that has grown large is set aside first, under one older name."""
-    try:
-        if os.stat(path).st_size > LOG_KEPT_BYTES:
-            os.replace(path, path + ".1")
-    except FileNotFoundError:
-        pass
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 

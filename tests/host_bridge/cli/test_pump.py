@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from host_bridge.cli import pump as pump_module
 from host_bridge.cli.pump import HostDialect, McpDialect, Pump
 from host_bridge.owner.client import Connection, OwnerError
 from host_bridge.transport import LineReader
@@ -366,6 +367,14 @@ def test_a_client_that_closed_our_output_is_noticed_before_anything_is_written(c
     client.close_output()
     assert client.join() == 0
     assert client.first.at_end()
+
+
+def test_a_client_that_died_while_its_pipes_live_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pump_module, "_PARENT_CHECK_MS", 20)
+    client = Client()
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert client.join() == 0
+    client.close()
 
 
 def test_over_the_host_protocol_open_calls_get_an_error_and_shutdown_ends_the_pump() -> None:

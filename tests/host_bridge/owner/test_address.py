@@ -43,6 +43,15 @@ def test_a_relative_variable_is_refused_because_hosts_choose_the_working_directo
         address.resolve_state_dir()
 
 
+@pytest.mark.parametrize("name", [os.fsdecode(b"/tmp/caf\xe9"), "/tmp/\ud800"])
+def test_a_path_that_is_not_utf8_is_refused_with_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(address.UnsafePlace, match="not UTF-8"):
+        address.resolve_state_dir(name)
+    monkeypatch.setenv("KNOWLEDGE_STATE_DIR", os.fsdecode(b"/tmp/caf\xe9"))
+    with pytest.raises(address.UnsafePlace, match="not UTF-8"):
+        address.resolve_state_dir()
+
+
 def test_two_names_of_one_directory_give_one_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "state").mkdir()
