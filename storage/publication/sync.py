@@ -240,7 +240,8 @@ def prune(state: StoreState, synced: Synced, *, minimum_age_ns: int | None = Non
         with state.transaction(full=False, point="prune"):
             journal.prune(state.db, ready, accepted[-1] if accepted else None)
         state.unpruned -= len(ready)
-        _checkpoint(state)
+    # Also when nothing could be pruned, so that the log never grows with what has to stay.
+    _checkpoint(state)
     return Pruned(len(ready), len(ready) < len(synced.cut.entries))
 
 
