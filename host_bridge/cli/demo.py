@@ -3,8 +3,7 @@
 Starts a real owner process in a state directory, acts as its host over the socket, as a shell and as an MCP client,
 edits a page as a person would, kills the owner in the middle of a write and shows what came back. No model and no
 network is used: what an agent would note while reading lies beside the texts (``demo_data/agent.json``); everything
-else is computed. The exit status is 0 when every step kept its promise, 1 when one was broken, 2 for a bad command
-line.
+else is computed. The exit status is 0 when every step kept its promise and 1 when one was broken.
 """
 
 from __future__ import annotations
@@ -13,12 +12,15 @@ import argparse
 import io
 import json
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from host_bridge.cli import exits
 from host_bridge.cli.demo_host import OWNER_LOG, DemoFailed
 from host_bridge.cli.demo_print import Teller
 from host_bridge.cli.demo_story import STEPS, Story, read_input
@@ -26,7 +28,7 @@ from messages.json_types import JsonObject
 
 
 def run(argv: Sequence[str]) -> int:
-    """``knowledge demo [--state-dir DIR] [--json] [--plain]``; 0 when every step kept its promise, else 1."""
+    """``knowledge demo [--state-dir DIR] [--json] [--plain]``; ends its owner and cleans up however it ends."""
     parser = argparse.ArgumentParser(
         prog="knowledge demo",
         description="Do the main job on two weeks of a small project's chat, a meeting and a folder of notes.",
@@ -43,27 +45,33 @@ def run(argv: Sequence[str]) -> int:
     kept = options.state_dir is not None
     if kept and (options.state_dir / "knowledge").exists():
         print(f"knowledge demo: {options.state_dir} already holds a store; name a new folder.", file=sys.stderr)
-        return 2
-    state_dir = Path(options.state_dir).absolute() if kept else Path(tempfile.mkdtemp(prefix="knowledge-demo-"))
-    state_dir.mkdir(parents=True, exist_ok=True)
+        return exits.USAGE
+    try:
+        state_dir = Path(options.state_dir).absolute() if kept else Path(tempfile.mkdtemp(prefix="knowledge-demo-"))
+        state_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"knowledge demo: cannot work in {options.state_dir or tempfile.gettempdir()}: {error}", file=sys.stderr)
+        return exits.USAGE
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)  # our owner must not outlive us
     results: dict[str, JsonObject] = {}
+    worth_keeping = kept
     try:
         failure = tell(state_dir, teller, results)
-    except KeyboardInterrupt:
-        failure = "interrupted"
-    if failure is None:
-        (state_dir / OWNER_LOG).unlink()
-        if not kept:
+        worth_keeping |= failure is not None
+    finally:
+        if not worth_keeping:
             shutil.rmtree(state_dir)
     if options.json:
-        document = {"ok": failure is None, "stateDir": str(state_dir) if kept or failure else None, "steps": results}
-        print(json.dumps({**document, **({"error": failure} if failure else {})}, ensure_ascii=False))
-    elif failure is None:
-        teller.connect(state_dir if kept else None)
+        document: JsonObject = {
+            "ok": failure is None, "stateDir": str(state_dir) if worth_keeping else None, "steps": results
+        }  # fmt: skip
+        print(json.dumps(document | ({"error": failure} if failure else {}), ensure_ascii=False))
     if failure is not None:
         print(f"knowledge demo: {failure}\nThe state directory was kept: {state_dir}", file=sys.stderr)
-        return 1
-    return 0
+        return exits.DEFECT
+    teller.connect(state_dir if kept else None)
+    return exits.OK
 
 
 def tell(state_dir: Path, teller: Teller, results: dict[str, JsonObject]) -> str | None:
@@ -78,9 +86,12 @@ def tell(state_dir: Path, teller: Teller, results: dict[str, JsonObject]) -> str
         for number, (name, title, step) in enumerate(STEPS, 1):
             teller.step(number, title)
             results[name] = step(story)
-    except DemoFailed as error:
+    except (DemoFailed, OSError, subprocess.SubprocessError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise  # whoever read the story has gone
         return str(error)
     finally:
         story.close()
+    (state_dir / OWNER_LOG).unlink()
     teller.done(time.perf_counter() - began)
     return None

@@ -22,13 +22,20 @@ _WIDTH: Final = 100
 _PATIENCE_SECONDS: Final = 1.0
 
 
+class _Console(Console):
+    """Leaves it to the command line what becomes of a reader that has gone."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Teller:
     """Prints the story, one line a fact, never wider than the terminal."""
 
     def __init__(
         self, *, silent: bool, plain: bool, console: Console | None = None, patience: float = _PATIENCE_SECONDS
     ) -> None:
-        self._console = Console(no_color=True, force_terminal=False) if plain else console or Console()
+        self._console = _Console(no_color=True, force_terminal=False) if plain else console or _Console()
         self._patience = patience
         self._silent = silent
         self._moving = self._console.is_terminal and not silent

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +94,34 @@ def test_the_demo_tells_its_story_in_two_screens_and_leaves_nothing(tmp_path: Pa
     assert "exit status of the owner: -9" in ran.stdout
     assert "mcpServers" in ran.stdout
     assert list(tmp_path.glob("knowledge-demo-*")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP, None])
+def test_an_interrupted_demo_leaves_neither_process_nor_folder(tmp_path: Path, ending: signal.Signals | None) -> None:
+    """``None``: whoever reads the story goes away."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-u", "-m", "host_bridge", "demo"],
+        cwd=tmp_path, env=environment() | {"TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
+    )
+    assert process.stdout is not None
+    told = [process.stdout.readline() for _ in range(2)]
+    owner = int(re.findall(r"pid (\d+)", told[1])[0])
+    if ending is not None:
+        process.send_signal(ending)
+    process.stdout.close()
+    assert process.wait(60) == (130 if ending else 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(owner, 0)
+    assert list(tmp_path.glob("knowledge-demo-*")) == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    ran = run("--state-dir", str(tmp_path / "file" / "below"), cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "cannot work in" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_the_demo_keeps_its_state_and_gives_its_results_as_json(tmp_path: Path) -> None:
