@@ -12,6 +12,7 @@ from typing import Final, assert_never
 
 from actors.store.messages import Checkpointed, WriteCheckpoints
 from messages.tools import GitState
+from messages.vocabulary import Partition
 from storage.git import Checkpoint, Committed, Rebuild, Unavailable, Waiting
 from storage.session import StoreSession
 from storage.state import git_queue, history
@@ -41,18 +42,19 @@ class Checkpoints:
         self._rebuilt_to: int | None = None
         self._unavailable: str | None = None
 
-    def state(self, session: StoreSession) -> GitState:
-        """``pending`` counts publications without a checkpoint; a message stands only for a failure or a delay."""
+    def state(self, session: StoreSession, partition: Partition) -> GitState:
+        """``pending`` counts the partition's publications without a checkpoint; a message stands only for a failure or
+        a delay."""
         if not self._enabled:
             return GitState("unavailable", message="Git is off for this store; its history is kept in the database.")
         db = session.publisher.db
-        oldest = git_queue.oldest(db)
+        oldest = git_queue.oldest(db, partition)
         if self._unavailable is not None:
-            return GitState("unavailable", 0 if oldest is None else git_queue.count(db), self._unavailable)
+            return GitState("unavailable", 0 if oldest is None else git_queue.count(db, partition), self._unavailable)
         if oldest is None:
             return GitState("current")
         accepted_ns, attempts, error = oldest
-        waiting = git_queue.count(db)
+        waiting = git_queue.count(db, partition)
         if attempts and error:
             return GitState("pending", waiting, error)
         if time.time_ns() - accepted_ns > LATE_AFTER_NS:
@@ -88,7 +90,7 @@ class Checkpoints:
         match outcome:
             case Committed(commits):
                 self._look_back = False
-                done = [run.entries[publication] for publication in commits if publication in run.entries]
+                done = {run.entries[name]: commit for name, commit in commits.items() if name in run.entries}
                 if run.rebuilds and done:
                     self._rebuilt_to = max(done)
                 with session.publisher.transaction(full=False, point="git.queue"):

@@ -6,7 +6,6 @@ Source: DESIGN.md (The tree).
 from __future__ import annotations
 
 import logging
-import os
 import select
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
@@ -17,9 +16,11 @@ from actors.store.messages import (
     FilesChanged,
     IndexChanged,
     IndexDamaged,
+    OwnedDescriptor,
     SyncFiles,
     VerifyEvidence,
     WatchDescriptor,
+    WatchWanted,
     WriteCheckpoints,
 )
 from actors.store.needs import CitationKey
@@ -224,15 +225,18 @@ class Watcher(GuardedActor):
     def __init__(self, context: ActorContext) -> None:
         super().__init__(context)
         self._lane = context.tell_handle("../lane")
-        self._descriptor = -1
+        self._descriptor: OwnedDescriptor | None = None
         self._poll = select.poll()
+
+    def on_ready(self) -> None:
+        self._lane.tell(WatchWanted())
 
     def on_tell(self, message: object) -> None:
         match message:
             case WatchDescriptor(descriptor):
                 self.on_ended()
                 self._descriptor = descriptor
-                self._poll.register(descriptor, select.POLLIN)
+                self._poll.register(descriptor.number, select.POLLIN)
                 self.context.tell_self(_Look())
             case _Look():
                 self._look()
@@ -240,13 +244,13 @@ class Watcher(GuardedActor):
                 raise InternalError(f"The watcher takes no {type(message).__name__}.")
 
     def on_ended(self) -> None:
-        if self._descriptor >= 0:
-            self._poll.unregister(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            self._poll.unregister(descriptor.number)
+            descriptor.close()
 
     def _look(self) -> None:
-        if self._descriptor < 0:
+        if self._descriptor is None:
             return
         if self._poll.poll(POLL_SECONDS * 1000):
             self._lane.tell(FilesChanged(), coalesce="files changed")

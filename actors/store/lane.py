@@ -24,6 +24,7 @@ from actors.store.messages import (
     FilesSynced,
     IndexChanged,
     IndexDamaged,
+    OwnedDescriptor,
     Prepare,
     Prepared,
     RunTool,
@@ -31,6 +32,7 @@ from actors.store.messages import (
     Tick,
     VerifyEvidence,
     WatchDescriptor,
+    WatchWanted,
 )
 from actors.store.needs import Need, NeedEvidence, NeedIndex
 from actors.store.operations import table
@@ -54,7 +56,7 @@ from storage.search import SearchIndex
 from storage.session import PartitionSession, StoreSession
 from storage.state.catalogue import catalogue_identity
 from storage.state.connection import StorageCorrupt
-from storage.state.summary import unsettled_counts
+from storage.state.journal import unsettled
 from storage.vault import ScanLimits
 
 logger = logging.getLogger(__name__)
@@ -160,6 +162,8 @@ class Lane(GuardedActor):
                     self._checkpoints.finished(self._open(), message)
                 case FilesChanged():
                     self._open().partition(PRIVATE).refresh()
+                case WatchWanted():
+                    self._send_descriptor()
                 case Tick():
                     self._tick()
                 case _OpenNextSlice():
@@ -182,8 +186,10 @@ class Lane(GuardedActor):
                 outcome = table.run(context, message.request)
             except StaleFence as error:
                 # A person saved one of the files meanwhile: fold that in and judge the request anew.
-                if "path" not in error.fields or attempt == FENCE_ATTEMPTS - 1:
+                if "path" not in error.fields:
                     raise
+                if attempt == FENCE_ATTEMPTS - 1:
+                    raise StaleFence("The record's file keeps changing outside; read it again and try later.") from error
                 continue
             if isinstance(outcome, NeedIndex | NeedEvidence):
                 return self._prepare(parked, outcome, check)
@@ -280,8 +286,8 @@ class Lane(GuardedActor):
             check=check,
             open_index=lambda: self._index(permit.partition),
             index_state=lambda: self._index_state(partition),
-            git_state=lambda: self._checkpoints.state(self._open()),
-            unsettled=lambda: unsettled_counts(self._open().publisher.db, permit.partition),
+            git_state=lambda: self._checkpoints.state(self._open(), permit.partition),
+            unsettled=lambda: unsettled(self._open().publisher.db, permit.partition),
             writes_enabled=permit.may_write,
             scan_entries=self._settings.limits.entries,
             prepared=facts,
@@ -323,12 +329,13 @@ class Lane(GuardedActor):
             return
         self._opening = None
         self.context.resume()
-        private = self._open().partition(PRIVATE)
-        descriptor = private.events()
+        self._publish_health()
+
+    def _send_descriptor(self) -> None:
+        descriptor = self._open().partition(PRIVATE).events()
         if descriptor is not None:
             # The helper polls a descriptor of its own: ours may be closed and its number given away.
-            self._watcher.tell(WatchDescriptor(os.dup(descriptor)))
-        self._publish_health()
+            self._watcher.tell(WatchDescriptor(OwnedDescriptor(os.dup(descriptor))))
 
     # --- background ------------------------------------------------------------------------------------
 
@@ -365,7 +372,7 @@ class Lane(GuardedActor):
     def _publish_health(self) -> None:
         session = self._open()
         private = session.partition(PRIVATE)
-        git = self._checkpoints.state(session)
+        git = self._checkpoints.state(session, PRIVATE)
         self.context.publish(
             {
                 "vaultId": session.vault_id,

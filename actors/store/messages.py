@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -115,8 +117,27 @@ class Tick:
     """To the lane from its own timer: sync, checkpoint, retry what is pending."""
 
 
+class OwnedDescriptor:
+    """A descriptor that is closed when nobody wants or holds it any more: its message may be lost on the way."""
+
+    __slots__ = ("__weakref__", "_close", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._close = weakref.finalize(self, os.close, number)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._close()
+
+
+@dataclass(frozen=True, slots=True)
+class WatchWanted:
+    """To the lane from its watcher: send a descriptor to wait for."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchDescriptor:
     """To the watcher: a descriptor that is its own to poll and to close."""
 
-    descriptor: int
+    descriptor: OwnedDescriptor

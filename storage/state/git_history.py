@@ -20,9 +20,9 @@ def first_publication(db: Database) -> int | None:
 def jobs_from_history(db: Database, after: int, limit: int) -> list[GitJob]:
     """The settled entries after ``after``, oldest first; entries without a record in them make no commit."""
     numbers = db.query(
-        "SELECT DISTINCT publication FROM history WHERE publication > ? AND operation <> 'kept' "
+        "SELECT DISTINCT publication FROM history WHERE publication > ? AND operation NOT IN ('kept', ?) "
         "ORDER BY publication LIMIT ?",
-        (after, limit),
+        (after, journal.ADOPT_STORE, limit),
     )
     return [_job(db, int(number)) for (number,) in numbers]
 

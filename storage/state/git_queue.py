@@ -8,7 +8,7 @@ Source: WRITE-PATH.md hole 26, decisions.md section 4 (Git).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from messages.vocabulary import Partition
@@ -89,22 +89,28 @@ def failed(db: Database, publications: Sequence[int], error: str) -> None:
     )
 
 
-def done(db: Database, publications: Sequence[int]) -> None:
-    """These entries are durable in Git: drop the rows and the steps that only waited for them."""
-    db.execute_many("DELETE FROM git_queue WHERE publication = ?", [(p,) for p in publications])
-    journal.drop_steps(db, publications)
+def done(db: Database, commits: Mapping[int, str]) -> None:
+    """These entries are durable in Git: note their commits, drop the rows and the steps that only waited for them."""
+    db.execute_many(
+        "UPDATE publication SET git_commit = ? WHERE id = ?", [(commit, entry) for entry, commit in commits.items()]
+    )
+    db.execute_many("DELETE FROM git_queue WHERE publication = ?", [(entry,) for entry in commits])
+    journal.drop_steps(db, tuple(commits))
 
 
-def count(db: Database) -> int:
-    """How many entries have no durable checkpoint."""
-    row = db.query_one("SELECT count(*) FROM git_queue")
+_WAITING = "FROM git_queue q JOIN publication p ON p.id = q.publication JOIN partition r ON r.id = p.partition"
+
+
+def count(db: Database, partition: Partition) -> int:
+    """How many entries of a partition have no durable checkpoint."""
+    row = db.query_one(f"SELECT count(*) {_WAITING} WHERE r.key = ?", (partition.key,))
     return int(row[0]) if row else 0
 
 
-def oldest(db: Database) -> tuple[int, int, str | None] | None:
-    """``(accepted at in ns, attempts, last error)`` of the oldest waiting entry."""
+def oldest(db: Database, partition: Partition) -> tuple[int, int, str | None] | None:
+    """``(accepted at in ns, attempts, last error)`` of a partition's oldest waiting entry."""
     row = db.query_one(
-        "SELECT p.accepted_at, q.attempts, q.error FROM git_queue q JOIN publication p ON p.id = q.publication "
-        "ORDER BY q.publication LIMIT 1"
+        f"SELECT p.accepted_at, q.attempts, q.error {_WAITING} WHERE r.key = ? ORDER BY q.publication LIMIT 1",
+        (partition.key,),
     )
     return None if row is None else (row[0], row[1], row[2])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from messages.vocabulary import Lifecycle, Partition
 from storage.state.connection import Database, Row
-from storage.state.journal import JournalEntry, by_request
+from storage.state.journal import EntryState, JournalEntry, by_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,10 @@ class Revision:
     external: bool
     request_id: str | None
     lifecycle: Lifecycle | None
+    state: EntryState = "published"
+    """The state of the entry that made it: ``folded`` for an outside edit."""
+    commit: str | None = None
+    """The Git commit that holds it, once there is one."""
 
 
 def insert(db: Database, partition_id: int, entry: int, revision: Revision) -> None:
@@ -65,7 +69,8 @@ def forget_entry(db: Database, partition_id: int, entry: int, sequence: int) -> 
 
 _SELECT = (
     "SELECT h.sequence, h.record_id, h.revision, h.hash, h.before, h.path, h.operation, h.actor, h.at, h.external, "
-    "h.request_id, h.lifecycle FROM history h JOIN partition r ON r.id = h.partition WHERE r.key = ?"
+    "h.request_id, h.lifecycle, p.state, p.git_commit FROM history h JOIN partition r ON r.id = h.partition "
+    "JOIN publication p ON p.id = h.publication WHERE r.key = ?"
 )
 
 
@@ -136,18 +141,5 @@ def mutation(db: Database, partition: Partition, request_id: str) -> tuple[Journ
 
 
 def _revision(row: Row) -> Revision:
-    sequence, record_id, revision, name, before, path, operation, actor, at, external, request_id, lifecycle = row
-    return Revision(
-        sequence,
-        record_id,
-        revision,
-        name,
-        before,
-        path,
-        operation,
-        actor,
-        at,
-        bool(external),
-        request_id,
-        lifecycle,
-    )
+    sequence, record_id, revision, name, before, path, operation, actor, at, external, *rest = row
+    return Revision(sequence, record_id, revision, name, before, path, operation, actor, at, bool(external), *rest)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import orjson
 
@@ -23,9 +23,12 @@ from storage.state.connection import Database, Row, StorageCorrupt
 EntryState: TypeAlias = Literal["pending", "rolling_back", "published", "conflict", "folded"]
 StepKind: TypeAlias = Literal["create", "replace", "remove"]
 
+ADOPT_STORE: Final = "adopt_store"
+"""The operation of the entry that takes a vault as it is: it touches no file but vault.json."""
+
 _ENTRY_COLUMNS = (
     "p.id, p.publication_id, r.key, p.sequence, p.generation, p.request_id, p.payload_hash, p.operation, p.actor, "
-    "p.accepted_at, p.settled_at, p.state, p.fixed, p.receipt"
+    "p.accepted_at, p.settled_at, p.state, p.fixed, p.receipt, p.git_commit"
 )
 _ENTRIES = f"SELECT {_ENTRY_COLUMNS} FROM publication p JOIN partition r ON r.id = p.partition"
 
@@ -72,6 +75,7 @@ class JournalEntry:
     state: EntryState
     fixed: str | None
     receipt: str | None
+    git_commit: str | None
     steps: tuple[Step, ...]
 
     @property
@@ -169,7 +173,7 @@ def _entries(db: Database, rows: Iterable[Row]) -> list[JournalEntry]:
             )
         )
         (identity, publication_id, key, sequence, generation, request_id, payload_hash, operation, actor) = row[:9]
-        accepted_at, settled_at, state, fixed, receipt = row[9:]
+        accepted_at, settled_at, state, fixed, receipt, git_commit = row[9:]
         entries.append(
             JournalEntry(
                 identity,
@@ -186,6 +190,7 @@ def _entries(db: Database, rows: Iterable[Row]) -> list[JournalEntry]:
                 state,
                 fixed,
                 receipt,
+                git_commit,
                 steps,
             )
         )
@@ -302,6 +307,25 @@ def pair_before(db: Database, generation: int) -> Pair:
     if row is None:
         return marks(db).floor
     return Pair(row[0], row[1])
+
+
+def keep_texts(db: Database, entries: Sequence[int]) -> None:
+    """Keep every text that the steps of these entries name, whatever is pruned."""
+    db.execute_many(
+        "UPDATE blob SET kept = 1 WHERE kept = 0 AND hash IN (SELECT before FROM step WHERE publication = ?1 "
+        "UNION SELECT after FROM step WHERE publication = ?1)",
+        [(entry,) for entry in entries],
+    )
+
+
+def last_adoption(db: Database) -> tuple[int, str, JsonObject] | None:
+    """``(at in ns, actor, what was adopted)`` of the newest adoption of the vault as it was, ``None`` without one."""
+    row = db.query_one(
+        "SELECT accepted_at, actor, coalesce(receipt, fixed) FROM publication WHERE operation = ? "
+        "ORDER BY id DESC LIMIT 1",
+        (ADOPT_STORE,),
+    )
+    return None if row is None else (int(row[0]), str(row[1]), orjson.loads(row[2] or "{}"))
 
 
 def prune(db: Database, entries: Sequence[JournalEntry], floor: Pair | None) -> None:

@@ -34,7 +34,7 @@ CREATE TABLE blob (
 ) STRICT;
 
 -- One row for each accepted publication, fold-in of an external edit, or keeping of a displaced text; never deleted.
--- A fold-in has no generation: vault.json does not change with it.
+-- A fold-in has no generation: vault.json does not change with it. `git_commit` is the checkpoint that holds it.
 CREATE TABLE publication (
   id INTEGER PRIMARY KEY,
   publication_id TEXT NOT NULL,
@@ -50,7 +50,8 @@ CREATE TABLE publication (
   state TEXT NOT NULL CHECK (state IN ('pending', 'rolling_back', 'published', 'conflict', 'folded')),
   pruned INTEGER NOT NULL DEFAULT 0,
   fixed TEXT,
-  receipt TEXT
+  receipt TEXT,
+  git_commit TEXT
 ) STRICT;
 CREATE UNIQUE INDEX publication_request ON publication (partition, request_id) WHERE request_id IS NOT NULL;
 CREATE INDEX publication_unpruned ON publication (id) WHERE pruned = 0;

@@ -32,7 +32,7 @@ from storage.records import parse_instant
 from storage.search import SearchIndex
 from storage.session import PartitionSession, StoreSession, no_fence
 from storage.state.catalogue import catalogue_identity
-from storage.state.summary import unsettled_counts
+from storage.state.journal import unsettled
 from storage.vault import ScanLimits
 
 VAULT_ID = "22222222-2222-4222-8222-222222222222"
@@ -172,7 +172,7 @@ class Desk:
             open_index=lambda: self.index(partition),
             index_state=lambda: "current",
             git_state=lambda: self.git,
-            unsettled=lambda: unsettled_counts(self.session.publisher.db, partition),
+            unsettled=lambda: unsettled(self.session.publisher.db, partition),
             writes_enabled=self.writes_enabled,
             scan_entries=self.limits.entries,
             prepared=prepared or Prepared(),

@@ -5,6 +5,8 @@ Source: tools.md, Receipts, history, and recovery.
 
 from __future__ import annotations
 
+from typing import Final
+
 import orjson
 
 from actors.store.operations.context import OperationContext, shown_receipt
@@ -24,14 +26,13 @@ from messages.tools import (
 from storage.records import format_instant
 from storage.state import history as store_history
 from storage.state.connection import Database
-from storage.state.summary import history_count
 
 
 def history(context: OperationContext, request: HistoryRequest) -> JsonObject:
     """Revisions of the partition or of one record, newest first, external edits included."""
     db = context.session.store.publisher.db
     found = store_history.rows(db, context.partition, record_id=request.id, limit=request.limit, offset=request.offset)
-    total = history_count(db, context.partition, request.id)
+    total = store_history.count(db, context.partition, record_id=request.id)
     return history_response([_row(row) for row in found], total=total, offset=request.offset, git=context.git_state())
 
 
@@ -67,12 +68,15 @@ def mutation(context: OperationContext, request: MutationRequest) -> JsonObject:
     receipt: JsonObject = (
         {"state": "pending", "requestId": request.request_id} if entry.receipt is None else orjson.loads(entry.receipt)
     )
-    return mutation_response(receipt, files, request, git=context.git_state())
+    return mutation_response(receipt, files, request, commit=entry.git_commit, git=context.git_state())
 
 
 def resume(context: OperationContext, request: ResumeRequest) -> JsonObject:
     """Finish an accepted publication; a conflict stays one."""
     return shown_receipt(context, context.session.store.publisher.resume(context.partition, request.request_id))
+
+
+_STATES: Final = {"folded": "published", "rolling_back": "pending"}
 
 
 def _row(row: store_history.Revision) -> HistoryRow:
@@ -87,6 +91,8 @@ def _row(row: store_history.Revision) -> HistoryRow:
         request_id=row.request_id,
         external=row.external,
         path=row.path,
+        state=_STATES.get(row.state, row.state),
+        commit=row.commit,
     )
 
 

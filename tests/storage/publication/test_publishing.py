@@ -410,8 +410,8 @@ def test_the_catalogue_and_the_git_queue_follow_in_the_same_commits(world: World
         git_queue.committed(world.store.db, [job.publication], "c" * 40)
     assert git_queue.jobs(world.store.db, 10)[0].commit_id == "c" * 40
     with world.store.transaction(full=False, point="test"):
-        git_queue.done(world.store.db, [job.publication])
-    assert git_queue.count(world.store.db) == 0
+        git_queue.done(world.store.db, {job.publication: "c" * 40})
+    assert git_queue.count(world.store.db, job.partition) == 0
     assert world.store.db.query("SELECT * FROM step") == []
 
 
