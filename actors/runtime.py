@@ -31,7 +31,7 @@ from actors.supervision import (
     Tree,
 )
 from messages.envelope import Call, Deadline
-from messages.errors import InternalError, KnowledgeError, ReadOnlyGrant, Stopping
+from messages.errors import FailedClosed, InternalError, KnowledgeError, ReadOnlyGrant, Stopping
 from messages.json_types import JsonObject
 from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
 from storage.layout import Layout, StoreLayout
@@ -102,6 +102,9 @@ class PendingCall:
 
     def fail(self, error: KnowledgeError) -> None:
         """Answer with a typed error, unless there is an answer already."""
+        if isinstance(error, FailedClosed):
+            logger.error("store fails closed", extra={"code": error.code, **error.fields})
+            error = error.for_agents()
         if self._reply.fail(error):
             # A refusal is a normal answer; only what nobody could foresee is worth an operator's attention.
             self._log(logging.ERROR if isinstance(error, InternalError) else logging.INFO, error.code)
@@ -166,7 +169,9 @@ class Runtime:
     ) -> None:
         self._settings = settings or RuntimeSettings()
         self._now_ms = now_ms
-        self.gate = PermitGate()
+        environment = environment or Environment()
+        # A view lives on the clock on which the authority renews it.
+        self.gate = PermitGate(monotonic=environment.clock.monotonic)
         self._tree = Tree(
             [
                 ChildSpec(
