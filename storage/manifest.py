@@ -111,12 +111,15 @@ class Binding:
     before_pending: Pair | None  # the pair before the one pending publication, if there is one
     machine_stop: bool
     same_folder: bool  # the vault folder is the very one (device, inode) that was recorded
+    adopting: bool = False  # the pending publication is a person's choice to take the vault as it is
 
 
 def judge(found: Found, binding: Binding) -> Literal["open", "replay"] | FailedClosed:
     """Table 3c: whether the vault opens, is replayed, or why it fails closed. Pure; returns the error to raise."""
     current = binding.current
     if isinstance(found, Absent):
+        if binding.adopting:
+            return "replay"
         if binding.machine_stop and binding.same_folder and binding.unpruned:
             return "replay"
         return ManifestMissing(
@@ -134,6 +137,8 @@ def judge(found: Found, binding: Binding) -> Literal["open", "replay"] | FailedC
     expected, shown = _shown(current), _shown(pair)
     if pair == current:
         return "open"
+    if binding.adopting:
+        return "replay"
     if pair.generation > current.generation:
         return DatabaseOlderThanVault(
             "the database is older than the vault: restore the database that matches, or adopt the vault as it is "

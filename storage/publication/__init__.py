@@ -7,12 +7,14 @@ interruption leaves and what is done about it), ``machine`` (after a power loss)
 ``opening`` (creation and recovery).
 """
 
+from storage.publication.adopting import Adoption, adopt_store
 from storage.publication.model import ExternalChange, FileChange, Intent, Projection, Receipt
 from storage.publication.opening import Machine, RecoveryReport, create_store
 from storage.publication.publisher import Publisher, open_store
 from storage.publication.sync import Cut, Pruned, Synced, sync_files
 
 __all__ = [
+    "Adoption",
     "Cut",
     "ExternalChange",
     "FileChange",
@@ -24,6 +26,7 @@ __all__ = [
     "Receipt",
     "RecoveryReport",
     "Synced",
+    "adopt_store",
     "create_store",
     "open_store",
     "sync_files",

@@ -101,6 +101,7 @@ def accept(
             "pending",
             _encoded(fixed),
             None,
+            None,
             plan.steps,
         )
         _store_texts(state, plan, before)
@@ -159,7 +160,7 @@ def settle(state: StoreState, entry: JournalEntry, *, full: bool = False) -> Rec
     encoded = _encoded(body)
     with state.transaction(full=full, point="settle"):
         journal.settle(state.db, entry.id, "published", encoded, state.clock())
-        if state.git:
+        if state.git and entry.steps:
             git_queue.enqueue(state.db, entry.id)
     return Receipt("published", entry.request_id or "", entry.sequence, encoded)
 

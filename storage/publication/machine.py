@@ -138,6 +138,15 @@ def replay(state: StoreState, unpruned: Sequence[JournalEntry]) -> Replayed:
     return result
 
 
+def settle_as_found(state: StoreState, unpruned: Sequence[JournalEntry]) -> Replayed:
+    """End every accepted entry without touching a file: for a vault that a person chose to take as it is."""
+    result = Replayed()
+    with Folders(state.root_fd) as folders:
+        _clear_staged(state, folders, unpruned, result)
+    _settle(state, unpruned, result)
+    return result
+
+
 def _clear_staged(state: StoreState, folders: Folders, unpruned: Sequence[JournalEntry], result: Replayed) -> None:
     """Unknown texts behind staged names of accepted entries go to history; then all staged names go."""
     owners = {entry.publication_id: entry for entry in unpruned}

@@ -249,38 +249,56 @@ def open_state(
     opening. ``can`` overrides what the file system is found to be able to do.
     """
     with reported("open the store"):
-        db = _open_database(folder, vfs)
-        root_fd = -1
+        state, marks = open_halves(folder, projection=projection, clock=clock, git=git, vfs=vfs, can=can)
         try:
-            marks = journal.marks(db)
-            if not marks.made:
-                raise StoreUnavailable("the store was never completely created; create it again")
-            try:
-                root_fd = files.open_root(folder / VAULT_NAME, at="open.vault")
-            except (FileNotFoundError, NotADirectoryError):
-                raise StoreUnavailable("the vault folder is gone; put it back, or mount its disk again") from None
-            with db.transaction(full=False, point="open"):
-                db.execute("UPDATE meta SET incarnation = incarnation + 1")
-            state = StoreState(
-                folder=folder,
-                db=db,
-                root_fd=root_fd,
-                vault_id=marks.vault_id,
-                incarnation=marks.incarnation + 1,
-                can=can or replace.Capabilities(),
-                projection=projection,
-                clock=clock,
-                git=git,
-                vfs=vfs,
-                pair=marks.current,
-            )
-            report = _recover(state, marks, this(root_fd), probe=can is None)
+            report = _recover(state, marks, this(state.root_fd), probe=can is None)
         except BaseException:
-            db.close()
-            if root_fd >= 0:
-                files.close(root_fd)
+            state.close()
             raise
     return state, report
+
+
+def open_halves(
+    folder: Path,
+    *,
+    projection: Projection,
+    clock: Callable[[], int],
+    git: bool,
+    vfs: str | None,
+    can: replace.Capabilities | None = None,
+) -> tuple[StoreState, Marks]:
+    """Both halves open under the next incarnation and nothing judged yet; the marks as they were before."""
+    db = _open_database(folder, vfs)
+    root_fd = -1
+    try:
+        marks = journal.marks(db)
+        if not marks.made:
+            raise StoreUnavailable("the store was never completely created; create it again")
+        try:
+            root_fd = files.open_root(folder / VAULT_NAME, at="open.vault")
+        except (FileNotFoundError, NotADirectoryError):
+            raise StoreUnavailable("the vault folder is gone; put it back, or mount its disk again") from None
+        with db.transaction(full=False, point="open"):
+            db.execute("UPDATE meta SET incarnation = incarnation + 1")
+    except BaseException:
+        db.close()
+        if root_fd >= 0:
+            files.close(root_fd)
+        raise
+    state = StoreState(
+        folder=folder,
+        db=db,
+        root_fd=root_fd,
+        vault_id=marks.vault_id,
+        incarnation=marks.incarnation + 1,
+        can=can or replace.Capabilities(),
+        projection=projection,
+        clock=clock,
+        git=git,
+        vfs=vfs,
+        pair=marks.current,
+    )
+    return state, marks
 
 
 def _open_database(folder: Path, vfs: str | None) -> Database:

@@ -45,6 +45,7 @@ CLOCK_GRAIN_NS: Final = 20_000_000  # a file's times come from a clock that lags
 
 FAULT_POINTS: Final = (
     ("open.folder", "opening a folder of the vault"),
+    ("open.database", "comparing state.sqlite with the file that was opened"),
     ("open.manifest", "reading vault.json"),
     ("open.vault", "opening or comparing the vault folder"),
 )
@@ -69,6 +70,7 @@ class StoreState:
     manifest_stamp: files.Stamp | None = None
     unpruned: int = 0
     broken: Exception | None = None
+    database_file: tuple[int, int] | None = None  # device and inode of state.sqlite as it was opened
     _closed: bool = field(default=False)
 
     @contextmanager
@@ -118,18 +120,36 @@ class StoreState:
             self.broken = error
 
     def verify(self) -> None:
-        """The vault folder is the one that was opened and vault.json carries the expected pair, or a typed refusal.
+        """Vault folder and state.sqlite are those that were opened and vault.json carries the expected pair, or a
+        typed refusal.
 
-        Costs two ``stat`` calls while vault.json is unchanged.
+        Costs three ``stat`` calls while vault.json is unchanged.
         """
         self.check_usable()
         check_same_folder(self.folder / VAULT_NAME, self.root_fd)
+        self._check_same_database()
         status = files.stat_entry(self.root_fd, MANIFEST_NAME, at="open.manifest")
         if status is not None and files.Stamp.of(status) == self.manifest_stamp:
             return
         found, stamp = read_manifest(self.root_fd)
         self.require(found)
         self.manifest_stamp = stamp
+
+    def _check_same_database(self) -> None:
+        """An unlinked database still takes commits, and loses them all: what was saved into it would be gone."""
+        status = files.stat_entry(self.root_fd, str(self.folder / DATABASE_NAME), at="open.database")
+        found = None if status is None else (status.st_dev, status.st_ino)
+        if found is None:
+            raise StoreUnavailable(
+                "the store's database is gone; put it back from a backup, nothing is saved until then",
+                reason="database_lost",
+            )
+        if self.database_file is not None and found != self.database_file:
+            # Whoever put it there wants it to be used: only opening it tells whether it belongs to this vault.
+            raise StoreUnavailable(
+                "the store's database was replaced and has to be opened again", reason="database_lost", retry="unknown"
+            )
+        self.database_file = found
 
     def require(self, found: Found) -> None:
         """Raise the refusal of table 3c unless ``found`` is what the database expects of a running store."""
@@ -144,7 +164,10 @@ class StoreState:
         pending = next((entry for entry in entries if entry.state in ("pending", "rolling_back")), None)
         before = None if pending is None or pending.generation is None else pair_before(self.db, pending.generation)
         accepted = {Pair(e.generation, e.publication_id) for e in entries if e.generation is not None}
-        return Binding(marks.vault_id, marks.current, marks.floor, accepted, before, machine_stop, same_folder)
+        adopting = pending is not None and pending.operation == journal.ADOPT_STORE
+        return Binding(
+            marks.vault_id, marks.current, marks.floor, accepted, before, machine_stop, same_folder, adopting
+        )
 
     def staged_name(self, publication_id: str, ordinal: int | str) -> str:
         """The name under which a text waits beside its target, and what it displaced after that."""
