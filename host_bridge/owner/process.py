@@ -117,6 +117,7 @@ def _own(
     on_listening()
     from host_bridge.owner import logs
     from host_bridge.owner import server as serving
+    from host_bridge.owner.session import EOF_DRAIN_SECONDS
 
     logs.configure(level=logging.WARNING if stdio else logging.INFO)
     try:
@@ -158,7 +159,7 @@ def _own(
     if host is not None:
         host.stop_accepting()
     host_left = reason in ("stdin closed", "stdout closed")
-    stuck = _close(bridge, serving.EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
+    stuck = _close(bridge, EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
     if host is not None:
         host.finish()
     signal.set_wakeup_fd(-1)

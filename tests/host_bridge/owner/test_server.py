@@ -14,7 +14,8 @@ import pytest
 import host_bridge
 from host_bridge.owner import endpoint, server
 from host_bridge.owner.client import OWNER_PROTOCOL, Connection, Lost, OwnerError
-from host_bridge.owner.server import OwnerServer, mint_audience, refuse_everybody
+from host_bridge.owner.server import OwnerServer, refuse_everybody
+from host_bridge.owner.session import mint_audience
 from messages.audience import Conversation, OwnerPrivate
 from messages.errors import InvalidArgument, KnowledgeError, StorageError
 from messages.json_types import JsonObject, JsonValue
