@@ -310,7 +310,7 @@ def raw_batches(reading: Reading) -> list[JsonObject]:
 def claims_of(host: Host) -> int:
     """How many active claims the partition holds, by its own count."""
     counts = cast("dict[str, dict[str, int]]", host.call("knowledge_status", {})["counts"])
-    return counts["claim"].get("active", 0)
+    return counts.get("claim", {}).get("active", 0)
 
 
 def shown(row: JsonObject) -> str:
