@@ -62,6 +62,11 @@ class Unavailable(KnowledgeError):
 class FailedClosed(KnowledgeError):
     """Vault and database disagree in a way that only a person may settle."""
 
+    def for_agents(self) -> FailedClosed:
+        """The same refusal without the two pairs: generations are shown to operators only."""
+        shown = {name: value for name, value in self.fields.items() if name not in ("expected", "found")}
+        return type(self)(self.message, retry=self.retry, **shown)
+
 
 class InternalError(KnowledgeError):
     """A defect of ours: the details are in the log under the correlation id."""

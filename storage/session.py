@@ -15,31 +15,35 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from messages.errors import DeletionsRefused, PublicationPending, ScanIncomplete, StoreUnavailable
-from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, RECORD_MAX_BYTES, Partition
+from messages.errors import PublicationPending, StoreUnavailable
+from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, Partition
 from storage import files
 from storage.files import Stamp, UnsafeFile
 from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation
-from storage.publication import ExternalChange, Intent, Publisher, Receipt, create_store, open_store
+from storage.outside_edits import OutsideEdits
+from storage.publication import Intent, Publisher, Receipt, create_store, open_store
 from storage.records import Finding, ParsedRecord, Record, parse_record
 from storage.state import history
 from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row
-from storage.state.catalogue_reader import CatalogueReader, Entry, KnownFile
+from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
-from storage.vault import ScanLimits, Watch, may_hide_a_change, open_watch
+from storage.vault import ScanLimits, Watch, open_watch
 
-FOLD_IN_FILES: Final = 500
-FOLD_IN_BYTES: Final = 16 * 1024 * 1024
-DELETION_GUARD_RECORDS: Final = 20
 FULL_WARNING_PERCENT: Final = 80
 
 FAULT_POINTS: Final = (
     ("session.folder", "opening a folder whose file is read"),
     ("session.read", "reading a file that changed"),
-    ("session.stamps", "noting the stamps of files that were read"),
     ("session.judge", "judging rows again by another ontology"),
 )
+
+
+_UNCOVERED: Final = {
+    "broken": "files cannot be read as records; they stay as they are, see the diagnostics",
+    "withheld": "files are withheld because their scope is missing or not this partition's",
+    "refused": "files or folders are not looked into (links, devices, odd names); see the diagnostics",
+}
 
 
 class StoreProjection(CatalogueWriter):
@@ -178,7 +182,7 @@ class PartitionSession:
             seen, ontology_touched = self._observe(check)
             if ontology_touched or not self._scanned:
                 self._reload_ontology()
-            for _ in self._fold_in(seen, looked_at, check):
+            for _ in self._record(seen, looked_at, check):
                 pass
         except BaseException:
             # What was drained is not applied: nothing may be answered before a complete scan.
@@ -197,7 +201,7 @@ class PartitionSession:
             seen, _ = self._observe(lambda: None)
             self._reload_ontology()
             yield 0, len(seen)
-            yield from self._fold_in(seen, looked_at, lambda: None)
+            yield from self._record(seen, looked_at, lambda: None)
         except BaseException:
             self._watch.invalidate()
             raise
@@ -230,10 +234,17 @@ class PartitionSession:
                 f"{self._entries} of at most {scan_entries} files and folders: raise limits.scanEntries before saves "
                 "are refused"
             )
-        refused = len(self._watch.findings)
-        if refused:
-            found.append(f"{refused} files or folders cannot be read as notes; see the diagnostics")
+        for what, number in self.uncovered().items():
+            found.append(f"{number} {_UNCOVERED[what]}")
         return found
+
+    def uncovered(self) -> Mapping[str, int]:
+        """How many files are no records for their readers: ``broken``, ``withheld`` for their scope, or ``refused``.
+
+        Withheld files are reported by this count only.
+        """
+        counted = {**self.catalogue.file_states(), "refused": len(self._watch.findings)}
+        return {what: number for what in _UNCOVERED if (number := counted.get(what, 0))}
 
     def accept_deletions(self) -> None:
         """Let the next refresh record even the loss of most of the partition: a person said so."""
@@ -313,6 +324,17 @@ class PartitionSession:
         seen.pop(ONTOLOGY_NAME, None)
         return {path: stamp for path, stamp in seen.items() if self._differs(path, stamp)}, touched
 
+    def _record(
+        self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None]
+    ) -> Iterator[tuple[int, int]]:
+        edits = OutsideEdits(
+            self._publisher, self.store.projection, self.catalogue, watching=self._watch.state == "watching"
+        )
+        if not self._accept_deletions:
+            edits.guard_deletions(seen)
+        yield from edits.record(seen, looked_at=looked_at, check=check)
+        self._accept_deletions = False
+
     def _compare(self, found: Mapping[str, Stamp]) -> dict[str, Stamp | None]:
         known = self.catalogue.files()
         seen: dict[str, Stamp | None] = {path: None for path in known if path not in found}
@@ -324,104 +346,6 @@ class PartitionSession:
         if known is None:
             return stamp is not None
         return known.stamp is None or known.stamp != stamp
-
-    def _fold_in(
-        self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None]
-    ) -> Iterator[tuple[int, int]]:
-        """Record changes in batches; yields ``(paths done, paths in all)`` after each."""
-        gone = [path for path, stamp in seen.items() if stamp is None and self.catalogue.file(path) is not None]
-        self._guard_deletions(len(gone))
-        batch: list[ExternalChange] = []
-        size = 0
-        unchanged: list[tuple[str, Stamp]] = []
-        for done, path in enumerate(sorted(seen)):
-            check()
-            change = self._external_change(path, seen[path], unchanged)
-            if change is None:
-                continue
-            batch.append(change)
-            size += 0 if change.after is None else len(change.after)
-            if len(batch) >= FOLD_IN_FILES or size >= FOLD_IN_BYTES:
-                self._publisher.fold_in(self.partition, batch, looked_at=looked_at)
-                batch, size = [], 0
-                yield done, len(seen)
-            elif done % FOLD_IN_FILES == FOLD_IN_FILES - 1:
-                yield done, len(seen)
-        if batch:
-            self._publisher.fold_in(self.partition, batch, looked_at=looked_at)
-        if unchanged:
-            with self._publisher.transaction(full=False, point="session.stamps"):
-                self.store.projection.stamp(self._publisher.db, self.partition, unchanged)
-        self._accept_deletions = False
-
-    def _external_change(
-        self, path: str, stamp: Stamp | None, unchanged: list[tuple[str, Stamp]]
-    ) -> ExternalChange | None:
-        known = self.catalogue.file(path)
-        if stamp is None:
-            return None if known is None else self._removal(path, known)
-        try:
-            read_stamp: Stamp | None
-            data, read_stamp = self._read(path)
-        except FileNotFoundError:
-            return None if known is None else self._removal(path, known)
-        except UnsafeFile as error:
-            return self._unreadable(path, known, error)
-        parsed = parse_record(data, path)
-        if known is not None and known.hash == parsed.hash:
-            if self._vouches(read_stamp):
-                unchanged.append((path, read_stamp))
-            return None
-        if not self._vouches(read_stamp):
-            read_stamp = None
-        before = None if known is None else known.hash
-        if not isinstance(parsed, ParsedRecord):
-            return ExternalChange(path, before, data, read_stamp)
-        record = parsed.record
-        return ExternalChange(path, before, data, read_stamp, record.id, self._revision_of(record), record.lifecycle)
-
-    def _vouches(self, stamp: Stamp) -> bool:
-        """Whether an unchanged stamp will prove an unchanged file. Without events a stamp younger than the clock tick
-        of the file system may hide a further change; such a file is read again."""
-        return self._watch.state == "watching" or not may_hide_a_change(stamp, time.time_ns())
-
-    def _revision_of(self, record: Record) -> int:
-        known = max((entry.revision for entry in self.catalogue.by_id(record.id)), default=1)
-        return max(record.revision, known)
-
-    def _removal(self, path: str, known: KnownFile) -> ExternalChange:
-        entry = self.catalogue.by_path(path)
-        if entry is None:
-            return ExternalChange(path, known.hash, None)
-        return ExternalChange(path, known.hash, None, None, entry.id, entry.revision, entry.lifecycle)
-
-    def _unreadable(self, path: str, known: KnownFile | None, error: UnsafeFile) -> ExternalChange | None:
-        """A file that must not be read counts as absent; the scan's findings name it."""
-        return None if known is None else self._removal(path, known)
-
-    def _read(self, path: str) -> tuple[bytes, Stamp]:
-        folder_path, name = files.split(path)
-        whole = f"{self.partition.key}/{folder_path}" if folder_path else self.partition.key
-        try:
-            folder = files.open_folder(self._publisher.root_fd, whole, at="session.folder")
-        except NotADirectoryError as error:
-            raise FileNotFoundError(path) from error
-        try:
-            return files.read_file(folder, name, limit=RECORD_MAX_BYTES, at="session.read")
-        except BlockingIOError as error:
-            raise ScanIncomplete("A file keeps changing while it is read; try again.", path=path) from error
-        finally:
-            files.close(folder)
-
-    def _guard_deletions(self, gone: int) -> None:
-        if self._accept_deletions or gone <= DELETION_GUARD_RECORDS:
-            return
-        if gone * 2 > self.catalogue.file_count():
-            raise DeletionsRefused(
-                f"{gone} of {self.catalogue.file_count()} records of this partition have vanished at once, as when a "
-                "folder is unmounted. Put them back, or run `knowledge store accept-deletions`.",
-                missing=gone,
-            )
 
     def _reload_ontology(self) -> None:
         self._activation = read_ontology(self._publisher.root_fd, self.partition)

@@ -36,7 +36,7 @@ from actors.store.messages import (
 )
 from actors.store.needs import Need, NeedEvidence, NeedIndex
 from actors.store.operations import table
-from actors.store.operations.context import OperationContext, refresh
+from actors.store.operations.context import Blocked, OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
 from actors.supervision import PARKED, ActorContext, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
@@ -46,7 +46,6 @@ from messages.errors import (
     IndexUnavailable,
     InternalError,
     KnowledgeError,
-    PublicationPending,
     Quarantined,
     StaleFence,
 )
@@ -189,7 +188,7 @@ class Lane(GuardedActor):
                 if "path" not in error.fields:
                     raise
                 if attempt == FENCE_ATTEMPTS - 1:
-                    raise StaleFence("The record's file keeps changing outside; read it again and try later.") from error
+                    raise StaleFence("The file keeps changing outside; read the record again, try later.") from error
                 continue
             if isinstance(outcome, NeedIndex | NeedEvidence):
                 return self._prepare(parked, outcome, check)
@@ -271,7 +270,7 @@ class Lane(GuardedActor):
         partition: PartitionSession,
         check: Callable[[], None],
         facts: PreparedFacts,
-        blocked: PublicationPending | None,
+        blocked: Blocked | None,
     ) -> OperationContext:
         gate, permit = self._settings.gate, message.permit
 

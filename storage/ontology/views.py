@@ -92,11 +92,11 @@ def source_text(activation: Activation, source_path: str, *, offset: int = 0, ma
         text, following = utf16.window(source.text, offset, max_chars)
     except utf16.OffsetInsidePair:
         message = "offset is inside a surrogate pair; use the nextOffset that was returned."
-        raise InvalidArgument(message, field="offset", reason="inside a surrogate pair") from None
+        raise InvalidArgument(message, field="offset", reason="inside_pair") from None
     except IndexError:
         length = utf16.length(source.text)
         message = f"offset is beyond the end of the text; it has {length} characters."
-        raise InvalidArgument(message, field="offset", reason="out of range", allowed=f"0 to {length}") from None
+        raise InvalidArgument(message, field="offset", reason="out_of_range", allowed=f"0 to {length}") from None
     answer: JsonObject = {
         "fingerprint": activation.ontology.fingerprint,
         "path": source.path,

@@ -133,8 +133,8 @@ class Record:
         return self.body.strip()
 
     def expired(self, now_ms: int) -> bool:
-        """Whether ``expires_at`` has begun: past it, exact and history reads only."""
-        return self.expires_at is not None and self.expires_at.start_ms <= now_ms
+        """Whether ``expires_at`` is past, the whole of a partial date: then exact and history reads only."""
+        return self.expires_at is not None and self.expires_at.end_ms <= now_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ from storage.records import (
 from storage.state.connection import Database
 
 MARKDOWN_SUFFIX: Final = ".md"
+REVISION_READ_MAX: Final = 2**52
+"""A larger one, written by hand, could not rise with the next publication in every JSON reader."""
 
 
 def create_catalogue(db: Database) -> None:
@@ -54,6 +56,11 @@ def catalogue_identity(db: Database) -> str:
 def is_note(path: str) -> bool:
     """Whether a path relative to its partition is a note, which a record must be."""
     return path.lower().endswith(MARKDOWN_SUFFIX) and not is_artifact(path)
+
+
+def known_revision(written: int, last_known: int) -> int:
+    """The revision that counts: the file's, or the last known one where the file lowers it or leaves no room above."""
+    return max(written if written <= REVISION_READ_MAX else 0, last_known)
 
 
 def claim_key(text: str, claim_kind: str, entities: Sequence[str]) -> str:
@@ -88,9 +95,10 @@ class CatalogueWriter:
                 self._forget(db, number, path)
                 self._put_file(db, number, path, parsed.hash, "broken", stamp)
                 self._put_findings(db, number, path, parsed.findings)
-            case ParsedRecord() if not _in_scope(parsed.record, partition):
+            case ParsedRecord() if not _in_scope(parsed, partition):
                 self._forget(db, number, path)
                 self._put_file(db, number, path, parsed.hash, "withheld", stamp)
+                self._put_findings(db, number, path, ())
             case ParsedRecord():
                 self._put_file(db, number, path, parsed.hash, "record", stamp)
                 self._put_record(db, number, partition, parsed)
@@ -101,6 +109,13 @@ class CatalogueWriter:
         self._forget(db, number, path)
         db.execute("DELETE FROM file WHERE partition = ? AND path = ?", (number, path))
         db.execute("DELETE FROM finding WHERE partition = ? AND path = ?", (number, path))
+
+    def refuse(self, db: Database, partition: Partition, path: str, stamp: Stamp, finding: Finding) -> None:
+        """``path`` holds a file that must not be read: named in diagnostics, looked at again when it changes."""
+        number = partition_row(db, partition)
+        self._forget(db, number, path)
+        self._put_file(db, number, path, "", "broken", stamp)
+        self._put_findings(db, number, path, (finding,))
 
     def stamp(self, db: Database, partition: Partition, stamps: Sequence[tuple[str, Stamp]]) -> None:
         """Note that these files were read and hold what their rows say."""
@@ -147,7 +162,7 @@ class CatalogueWriter:
             parse_instant(record.updated_at) or 0,
             *_bounds(record.occurred_at),
             *_bounds(record.due_at),
-            None if record.expires_at is None else record.expires_at.start_ms,
+            None if record.expires_at is None else record.expires_at.end_ms,
             change,
         )
         marks = ", ".join("?" * len(values))
@@ -163,7 +178,7 @@ class CatalogueWriter:
         names = {(normalise_name(record.title), "title")} | {(normalise_name(a), "alias") for a in record.aliases}
         db.execute_many(
             "INSERT OR IGNORE INTO name (partition, normalised, row, source) VALUES (?, ?, ?, ?)",
-            [(number, name, row, source) for name, source in sorted(names) if record.kind == "page"],
+            [(number, name, row, source) for name, source in sorted(names)],
         )
         db.execute_many(
             "INSERT OR IGNORE INTO tag (partition, tag, row) VALUES (?, ?, ?)",
@@ -280,8 +295,11 @@ _COLUMNS: Final = (
 )
 
 
-def _in_scope(record: Record, partition: Partition) -> bool:
-    """Scope comes from the folder; a file that claims another one is withheld, never relabelled."""
+def _in_scope(parsed: ParsedRecord, partition: Partition) -> bool:
+    """Scope comes from the folder; a file without one, or that claims another, is withheld and never relabelled."""
+    record = parsed.record
+    if any(finding.field == "scope" for finding in parsed.findings):
+        return False
     return record.scope.visibility == partition.kind and record.scope.session_id == partition.session_id
 
 
@@ -292,7 +310,7 @@ def _known_revision(db: Database, partition: Partition, record: Record) -> int:
         "WHERE p.key = ? AND h.record_id = ? AND h.revision IS NOT NULL ORDER BY h.sequence DESC LIMIT 1",
         (partition.key, record.id),
     )
-    return max(record.revision, 1 if found is None else int(found[0]))
+    return known_revision(record.revision, 1 if found is None else int(found[0]))
 
 
 def _bounds(interval: Interval | None) -> tuple[int | None, int | None]:

@@ -22,6 +22,8 @@ CREATE TABLE file (
     PRIMARY KEY (partition, path)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX file_without_record ON file(partition, state) WHERE state <> 'record';
+
 CREATE TABLE record (
     row              INTEGER PRIMARY KEY AUTOINCREMENT,   -- never reused: the keyword index refers to it
     partition        INTEGER NOT NULL REFERENCES catalogue_partition(id),

@@ -125,7 +125,7 @@ class CatalogueReader:
         return next(iter(self._entries("r.partition = ? AND r.path = ?", (self.number, path))), None)
 
     def by_name(self, name: str) -> Sequence[Entry]:
-        """Pages whose title or alias is this name under lookup's normalisation, whatever their lifecycle."""
+        """Records whose title or alias is this name under lookup's normalisation, whatever their kind and lifecycle."""
         rows = self._db.query(
             f"SELECT DISTINCT {_QUALIFIED} FROM name n JOIN record r ON r.row = n.row "
             "WHERE n.partition = ? AND n.normalised = ? ORDER BY r.row",
@@ -141,7 +141,7 @@ class CatalogueReader:
             some = wanted[start : start + NAMES_PER_QUERY]
             rows = self._db.query(
                 f"SELECT DISTINCT n.normalised, {_QUALIFIED} FROM name n JOIN record r ON r.row = n.row "
-                f"WHERE n.partition = ? AND n.normalised IN ({', '.join('?' * len(some))}) "
+                f"WHERE n.partition = ? AND n.normalised IN ({', '.join('?' * len(some))}) AND r.kind = 'page' "
                 "ORDER BY n.normalised, r.row",
                 (self.number, *some),
             )
@@ -259,10 +259,11 @@ class CatalogueReader:
             limit=limit,
         )
 
-    def latest_recorded_at(self) -> int:
-        """The newest ``recorded_at`` of the partition; 0 without records."""
+    def latest_recorded_at(self, until: int) -> int:
+        """The newest ``recorded_at`` of the partition up to ``until``; 0 without records."""
         found = self._db.query_one(
-            "SELECT recorded_at FROM record WHERE partition = ? ORDER BY recorded_at DESC LIMIT 1", (self.number,)
+            "SELECT recorded_at FROM record WHERE partition = ? AND recorded_at <= ? ORDER BY recorded_at DESC LIMIT 1",
+            (self.number, until),
         )
         return 0 if found is None else int(found[0])
 
@@ -293,6 +294,13 @@ class CatalogueReader:
                 (self.number, f"{folder}/", f"{folder}0"),
             )
         return [str(row[0]) for row in rows]
+
+    def file_states(self) -> Mapping[str, int]:
+        """How many known files are broken, and how many withheld; records are left out."""
+        rows = self._db.query(
+            "SELECT state, count(*) FROM file WHERE partition = ? AND state <> 'record' GROUP BY state", (self.number,)
+        )
+        return {str(state): int(number) for state, number in rows}
 
     def file_count(self) -> int:
         """The number of known Markdown files."""

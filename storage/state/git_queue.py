@@ -18,7 +18,7 @@ from storage.state.connection import Database
 
 @dataclass(frozen=True, slots=True)
 class GitChange:
-    """One path relative to the vault; ``hash`` names the new text, ``None`` removes the path. Never below ``artifacts/``."""
+    """One path relative to the vault; ``hash`` names the new text, ``None`` removes the path. Never an artifact."""
 
     path: str
     hash: str | None

@@ -60,9 +60,9 @@ def inventory(
         part = normalise_name(filters.match)
         conditions.append(
             "(instr(lower(r.id), ?) > 0 OR EXISTS (SELECT 1 FROM name n WHERE n.row = r.row "
-            "AND instr(n.normalised, ?) > 0) OR (r.kind <> 'page' AND instr(lower(r.title), ?) > 0))"
+            "AND instr(n.normalised, ?) > 0))"
         )
-        parameters += [part, part, part]
+        parameters += [part, part]
     _add_interval(filters, conditions, parameters)
     return reader.select(" AND ".join(conditions), parameters, order="r.recorded_at, r.row", limit=limit, offset=offset)
 

@@ -15,11 +15,13 @@ from typing import Final, TypeAlias
 
 from actors.store.needs import CitationKey, Need
 from messages.errors import (
+    DeletionsRefused,
     IndexUnavailable,
     InvalidArgument,
     OntologyChanged,
     PublicationPending,
     RequestIdReused,
+    ScanIncomplete,
     VaultMismatch,
 )
 from messages.json_types import JsonObject
@@ -37,15 +39,17 @@ from messages.tools import (
     payload_hash,
 )
 from messages.tools import Receipt as ToolReceipt
-from messages.vocabulary import Partition
+from messages.vocabulary import TITLE_MAX_CHARS, Partition
 from storage.evidence import Verdict
 from storage.publication import FileChange, Intent, Receipt
-from storage.records import format_instant
+from storage.records import format_instant, utf16
 from storage.search import SearchIndex
 from storage.session import PartitionSession
 from storage.state.catalogue_reader import CatalogueReader, Entry
 
 Outcome: TypeAlias = "JsonObject | Need"
+Blocked: TypeAlias = PublicationPending | DeletionsRefused | ScanIncomplete
+"""Why a snapshot cannot be brought up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,7 @@ class OperationContext:
     prepared: Prepared = field(default_factory=Prepared)
     index_failed: Callable[[IndexUnavailable], None] = lambda error: None
     """Told when the index was there and could not answer."""
-    blocked: PublicationPending | None = None
+    blocked: Blocked | None = None
     """Why the snapshot may not be brought up to date: only a request that was accepted earlier is answered then."""
     new_id: Callable[[], str] = lambda: str(uuid.uuid4())
 
@@ -101,35 +105,37 @@ class OperationContext:
             entry = self.catalogue.one(record_id)
             page = None if entry is None else self.catalogue.follow_merges(entry)
             if page is not None and page.kind == "page":
-                found.setdefault(page.id, PageRef(page.id, page.title))
+                found.setdefault(page.id, PageRef(page.id, utf16.clip(page.title, TITLE_MAX_CHARS)))
         return tuple(found.values())
 
+
+CLOCK_TOLERANCE_MS: Final = 24 * 3_600_000
 
 _ANSWERED_WHILE_PENDING: Final = (
     StatusRequest, HistoryRequest, RevisionRequest, MutationRequest, ResumeRequest, WriteRequest,
 )  # fmt: skip
 
 
-def refresh(session: PartitionSession, request: ToolRequest, check: Callable[[], None]) -> PublicationPending | None:
+def refresh(session: PartitionSession, request: ToolRequest, check: Callable[[], None]) -> Blocked | None:
     """Bring the snapshot up to date for ``request``.
 
-    While a publication cannot be finished, ordinary reads raise ``PublicationPending``; status, history and recovery
-    answer from what is known, and a write may still be the repeat of one that was accepted: for those the refusal is
-    returned (decisions.md section 4, Conflict).
+    While a publication cannot be finished, most of the files have vanished or a scan cannot finish, ordinary reads
+    raise that refusal; status, history and recovery answer from what is known, and a write may still be the repeat of
+    one that was accepted: for those the refusal is returned (decisions.md section 4, Conflict).
     """
     try:
         session.refresh(check)
-    except PublicationPending as pending:
+    except (PublicationPending, DeletionsRefused, ScanIncomplete) as refusal:
         if not isinstance(request, _ANSWERED_WHILE_PENDING):
             raise
-        return pending
+        return refusal
     return None
 
 
 def earlier_receipt(context: OperationContext, request: WriteRequest, operation: str) -> JsonObject | None:
     """The answer to the same request accepted earlier, byte for byte. Another payload raises ``RequestIdReused``.
 
-    A new request raises ``PublicationPending`` while the snapshot is not up to date.
+    A new request raises what keeps the snapshot from being brought up to date.
     """
     try:
         receipt = context.session.published(request.request_id, payload_hash(request), operation)
@@ -154,6 +160,7 @@ def shown_receipt(context: OperationContext, receipt: Receipt) -> JsonObject:
             "requestId": receipt.request_id,
             "message": "The save was accepted and is not finished yet. Repeat the identical call, or call "
             "knowledge_resume with this requestId.",
+            **({"error": receipt.body["error"]} if "error" in receipt.body else {}),
         }
     git = context.git_state()
     shown = agent_receipt(receipt.body, git if _needs_attention(git) else None)
@@ -235,8 +242,11 @@ def fixed_receipt(
 
 
 def next_instant(context: OperationContext) -> int:
-    """``recorded_at`` of a new record: the clock, but after every earlier record of the partition."""
-    return max(context.now_ms, context.catalogue.latest_recorded_at() + 1)
+    """``recorded_at`` of a new record: the clock, but after every earlier record of the partition.
+
+    A record dated more than a day ahead of the clock, by a hand or a wrong clock, does not pull later ones along.
+    """
+    return max(context.now_ms, context.catalogue.latest_recorded_at(context.now_ms + CLOCK_TOLERANCE_MS) + 1)
 
 
 def one_page(context: OperationContext, record_id: str, *, field: str) -> Entry:

@@ -31,4 +31,5 @@ def records(context: OperationContext, request: RecordsRequest) -> JsonObject:
     db = context.session.store.publisher.db
     found, total = inventory(db, context.partition, filters, request.limit, request.offset)
     rows = [list_row(context, entry, context.session.load(entry)) for entry in found]
-    return records_response(rows, total=total, offset=request.offset, snapshot=snapshot)
+    coverage: JsonObject = dict(context.session.uncovered())
+    return records_response(rows, total=total, offset=request.offset, snapshot=snapshot, coverage=coverage or None)

@@ -37,6 +37,8 @@ from storage.state.catalogue import claim_key
 
 TITLE_UNITS: Final = 80
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?。！？])(?:\s|$)|(?<=[。！？])")
+# "Dr.", "St.", "No.", an initial: a point that belongs to its word and ends no sentence.
+_ABBREVIATION: Final = re.compile(r"(?:^|\s)[A-Z][a-z]{0,2}\.$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,8 @@ def remember(context: OperationContext, request: RememberRequest) -> Outcome:
 def claim_title(text: str) -> str:
     """The first sentence, at most 80 units and cut at a word (decisions.md section 5, Duplicates)."""
     line = " ".join(text.split())
-    found = _SENTENCE_END.search(line)
-    sentence = line if found is None else line[: found.start()]
+    ends = (found.start() for found in _SENTENCE_END.finditer(line))
+    sentence = line[: next((end for end in ends if not _ABBREVIATION.search(line, 0, end)), len(line))]
     if utf16.length(sentence) <= TITLE_UNITS:
         return sentence
     cut = utf16.clip(sentence, TITLE_UNITS - 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from actors.store.operations.context import OperationContext
 from messages.tools import ClaimRow, PageRow, RelationshipRow, Row
-from storage.records import Record, format_instant
+from messages.vocabulary import TITLE_MAX_CHARS
+from storage.records import Record, format_instant, utf16
 from storage.state.catalogue_reader import Entry
 
 
@@ -16,7 +17,7 @@ def list_row(context: OperationContext, entry: Entry, record: Record, *, titled:
                 id=entry.id,
                 revision=entry.revision,
                 hash=entry.hash,
-                title=entry.title,
+                title=utf16.clip(entry.title, TITLE_MAX_CHARS),
                 type=entry.type,
                 lifecycle=entry.lifecycle,
             )
@@ -30,7 +31,7 @@ def list_row(context: OperationContext, entry: Entry, record: Record, *, titled:
                 text=record.text,
                 pages=context.page_refs(record.entities),
                 source_page=record.source_page,
-                title=entry.title if titled else None,
+                title=utf16.clip(entry.title, TITLE_MAX_CHARS) if titled else None,
                 lifecycle=entry.lifecycle,
                 assertion_origin=record.assertion_origin or "source",
             )
