@@ -82,19 +82,19 @@ class Database:
 
     def query(self, sql: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
         """All rows of one statement."""
-        self._check_thread()
+        self._check_usable()
         with _typed(self.path), effect(f"{self._prefix}.statement"):
             return self._connection.execute(sql, parameters).fetchall()
 
     def query_one(self, sql: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         """The first row, or ``None``."""
-        self._check_thread()
+        self._check_usable()
         with _typed(self.path), effect(f"{self._prefix}.statement"):
             return next(self._connection.execute(sql, parameters), None)
 
     def iterate(self, sql: str, parameters: Sequence[SqlValue] = ()) -> Iterator[Row]:
         """Rows as they are stepped, for results too large to hold. Errors are typed while iterating too."""
-        self._check_thread()
+        self._check_usable()
         with _typed(self.path):
             with effect(f"{self._prefix}.statement"):
                 cursor = self._connection.execute(sql, parameters)
@@ -102,14 +102,14 @@ class Database:
 
     def execute(self, sql: str, parameters: Sequence[SqlValue] = ()) -> int:
         """Run one statement for its effect; the number of rows it changed. Writes belong inside :meth:`transaction`."""
-        self._check_thread()
+        self._check_usable()
         with _typed(self.path), effect(f"{self._prefix}.statement"):
             self._connection.execute(sql, parameters)
             return self._connection.changes()
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         """Run one statement once for each row of parameters."""
-        self._check_thread()
+        self._check_usable()
         with _typed(self.path), effect(f"{self._prefix}.statement"):
             self._connection.executemany(sql, rows)
 
@@ -132,7 +132,7 @@ class Database:
         ``full=True`` makes it, and every earlier commit, durable with one sync. Points: ``<point>.begin``,
         ``<point>.commit``. Raises :class:`CommitUncertain` when COMMIT itself failed.
         """
-        self._check_thread()
+        self._check_usable()
         connection = self._connection
         if self._inside:
             raise RuntimeError("a transaction inside a transaction")
@@ -140,8 +140,6 @@ class Database:
         self._inside = True
         try:
             with effect(f"{point}.begin"):
-                if connection.in_transaction:  # the roll-back of the last one failed
-                    connection.execute("ROLLBACK")
                 if full != self._full:  # cannot be changed inside a transaction
                     connection.execute("PRAGMA synchronous=FULL" if full else "PRAGMA synchronous=NORMAL")
                     self._full = full
@@ -165,7 +163,7 @@ class Database:
 
     def checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> tuple[int, int]:
         """Copy committed pages from the WAL into the database; ``(frames in the WAL, frames copied)``."""
-        self._check_thread()
+        self._check_usable()
         with _typed(self.path), effect(f"{self._prefix}.checkpoint"):
             flag = apsw.SQLITE_CHECKPOINT_PASSIVE if mode == "PASSIVE" else apsw.SQLITE_CHECKPOINT_TRUNCATE
             return self._connection.wal_checkpoint(mode=flag)
@@ -184,9 +182,13 @@ class Database:
         with effect(f"{self._prefix}.close"):
             self._connection.close(True)
 
-    def _check_thread(self) -> None:
+    def _check_usable(self) -> None:
         if threading.get_ident() != self._thread:
             raise RuntimeError(f"{self.path.name} is used by a thread that does not own it")
+        if not self._inside and self._connection.in_transaction:
+            # The roll-back of the last transaction failed: nothing may see what it wrote.
+            with _typed(self.path), effect(f"{self._prefix}.rollback"):
+                self._connection.execute("ROLLBACK")
 
 
 _PRAGMAS_READ: Final = ("PRAGMA query_only=ON", "PRAGMA trusted_schema=OFF", "PRAGMA temp_store=MEMORY")

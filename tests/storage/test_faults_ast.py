@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -143,8 +144,13 @@ def test_the_check_accepts_an_effect_inside_a_point(code: str) -> None:
     assert not calls.outside
 
 
-def literals() -> Iterator[tuple[str, str]]:
+@cache
+def literals() -> tuple[tuple[str, str], ...]:
     """Every point that the code names literally, as the base names a handler sees, with where."""
+    return tuple(_literals())
+
+
+def _literals() -> Iterator[tuple[str, str]]:
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -88,9 +88,28 @@ def run(world: World, points: Points) -> None:
     world.close()
 
 
-def _conflict_by_rename(world: World, points: Points) -> None:
-    points.once("place.file", lambda: world.person_saves("claims/a.md", "saved over a three\n"))
-    world.publish({"claims/a.md": "a four, never seen\n"})
+def run_short(world: World, points: Points) -> None:
+    """The least that needs every sync: publications over publications, a fold-in, a conflict, a background step."""
+    world.open()
+    world.publish({"claims/2026/a.md": "a one\n" + BIG})
+    world.publish({"claims/2026/a.md": "a two\n"})
+    world.person_saves("people/p.md", "a person wrote this\n")
+    world.fold()
+    world.sync()
+    world.publish({"claims/2026/b.md": "b one\n", "people/p.md": None})
+    _conflict_by_rename(world, points, "claims/2026/b.md")
+    world.fold()
+    world.sync()
+    world.publish({"claims/2026/a.md": "a three\n"})
+    world.person_deletes("claims/2026/a.md")
+    world.fold()
+    world.sync()
+    world.close()
+
+
+def _conflict_by_rename(world: World, points: Points, path: str = "claims/a.md") -> None:
+    points.once("place.file", lambda: world.person_saves(path, "saved over ours\n"))
+    world.publish({path: "never seen\n"})
 
 
 def _conflict_in_the_middle_of_a_batch(world: World, points: Points) -> None:

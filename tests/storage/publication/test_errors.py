@@ -99,9 +99,9 @@ def hits_of_everything(folder: Path) -> int:
 def test_an_error_at_a_sample_of_points_leaves_a_store_that_goes_on(new_store: NewStore) -> None:
     total = hits_of_everything(new_store())
     rng = random.Random(5)
-    for hit in rng.sample(range(1, total), 25):
+    for hit in rng.sample(range(1, total), 15):
         one_error(new_store(), raise_at(hit, rng.choice(ERRORS)), reopen=rng.random() < 0.5)
-    for hit in rng.sample(range(1, total), 10):
+    for hit in rng.sample(range(1, total), 6):
         one_error(new_store(), raise_from(hit, rng.choice(ERRORS)), reopen=rng.random() < 0.5)
 
 

@@ -14,7 +14,7 @@ from storage.state.connection import Database
 from tests.kit.powercut import MODES, Disk, Mode, times_of, watched
 from tests.kit.unsynced import UNSYNCED, without_syncs
 from tests.storage.publication.audit import AuditFailure, audit
-from tests.storage.publication.scenario import Points, run
+from tests.storage.publication.scenario import Points, run, run_short
 from tests.storage.publication.world import OTHER_BOOT, Event, World
 
 NewStore = Callable[[], Path]
@@ -115,8 +115,8 @@ def every(_hit: int, name: str) -> Collection[Mode]:
 
 def test_a_power_cut_at_a_sample_of_fault_points_loses_nothing_that_was_acknowledged(new_store: NewStore) -> None:
     explorer = Explorer(new_store(), seed=1)
-    assert explorer.explore(run, sampled(1, 0.04)) == []
-    assert explorer.audited > 20
+    assert explorer.explore(run, sampled(1, 0.03)) == []
+    assert explorer.audited > 15
 
 
 @pytest.mark.slow
@@ -173,19 +173,24 @@ def after_answers(_hit: int, name: str) -> Collection[Mode]:
     return ("all lost", "data lost", "names lost") if name in ANSWERED else ()
 
 
+BODIES = {"create": create_and_publish, "short": run_short, "long": run}
+
+
 def explored(new_store: NewStore, top: Path, body: str, skipped: frozenset[str]) -> list[str]:
     if body == "create":
         top.mkdir(parents=True)
-        return Explorer(top / "vault", seed=1, skipped=skipped).explore(create_and_publish, after_answers)
-    return Explorer(new_store(), seed=1, skipped=skipped).explore(run, after_answers)
+        folder = top / "vault"
+    else:
+        folder = new_store()
+    return Explorer(folder, seed=1, skipped=skipped).explore(BODIES[body], after_answers)
 
 
-@pytest.mark.parametrize("body", ["create", "run"])
+@pytest.mark.parametrize("body", ["create", "short", pytest.param("long", marks=pytest.mark.slow)])
 def test_a_power_cut_right_after_an_answer_takes_nothing_back(new_store: NewStore, fast_path: Path, body: str) -> None:
     assert explored(new_store, fast_path / "stores", body, frozenset()) == []
 
 
 @pytest.mark.parametrize("left_out", sorted(SYNCS))
 def test_a_build_with_one_sync_left_out_fails(new_store: NewStore, fast_path: Path, left_out: str) -> None:
-    body = "create" if left_out.startswith("create.") else "run"
+    body = "create" if left_out.startswith("create.") else "short"
     assert explored(new_store, fast_path / "stores", body, frozenset({left_out})) != []

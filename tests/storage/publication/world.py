@@ -208,7 +208,10 @@ class World:
     def person_saves(self, path: str, text: str, *, how: Literal["rename", "in place"] = "rename") -> None:
         """An editor saves, by a rename over the name or in place."""
         target = self.vault / "private" / path
-        self.note(Event("person", texts={f"private/{path}": text}, destroyed=self._standing(path)))
+        # A save of the very text that stands there says nothing: a publication over that text is no conflict.
+        says = self.read(path) != text
+        if says:
+            self.note(Event("person", texts={f"private/{path}": text}, destroyed=self._standing(path)))
         target.parent.mkdir(parents=True, exist_ok=True)
         if how == "rename":
             temporary = target.with_name(f".{target.name}.swp")
@@ -216,7 +219,8 @@ class World:
             os.replace(temporary, target)
         else:
             target.write_bytes(text.encode())
-        self.note(Event("person done"))
+        if says:
+            self.note(Event("person done"))
 
     def person_deletes(self, path: str) -> None:
         self.note(Event("person", texts={f"private/{path}": None}, destroyed=self._standing(path)))

@@ -91,7 +91,7 @@ def test_a_fault_from_the_commit_itself_is_uncertain(db: Database) -> None:
     assert rows(db) == [1]
 
 
-def test_a_roll_back_that_fails_is_made_up_for_by_the_next_transaction(db: Database) -> None:
+def test_what_a_failed_roll_back_left_is_never_seen(db: Database) -> None:
     with (
         faults.installed(fail_at("state.rollback")),
         pytest.raises(ValueError),
@@ -100,6 +100,9 @@ def test_a_roll_back_that_fails_is_made_up_for_by_the_next_transaction(db: Datab
         db.execute("INSERT INTO t VALUES (1)")
         raise ValueError
     assert db.in_transaction
+    with faults.installed(fail_at("state.rollback")), pytest.raises(StorageError):
+        rows(db)
+    assert rows(db) == []
     with db.transaction(full=False, point="test"):
         db.execute("INSERT INTO t VALUES (2)")
     assert rows(db) == [2]
