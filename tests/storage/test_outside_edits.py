@@ -1,0 +1,202 @@
+"""What people do to the files behind the store's back (decisions.md sections 2 and 4, stores-and-access.md, Limits)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from messages.errors import DeletionsRefused, StoreUnavailable
+from messages.json_types import JsonValue
+from messages.vocabulary import PRIVATE
+from storage.layout import StoreLayout
+from tests.kit.store import Desk, copy_store, make_store, write_note
+
+PEOPLE = 30
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> StoreLayout:
+    return make_store(tmp_path_factory.mktemp("made") / "store")
+
+
+@pytest.fixture
+def desk(made: StoreLayout, tmp_path: Path) -> Iterator[Desk]:
+    opened = Desk(copy_store(made, tmp_path / "store"))
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def note(desk: Desk, name: str, title: str, recorded_at: str = "2026-10-01T10:00:00.000Z") -> Path:
+    """A person's page, written by hand; its id is its file's name."""
+    text = (
+        f"---\nformat: knowledge-record-v1\nid: {name}\nrevision: 1\nkind: page\ntitle: {title}\ntype: person\n"
+        f"recorded_at: {recorded_at}\nupdated_at: {recorded_at}\n"
+        'scope: {"visibility": "private"}\nlifecycle: active\n---\n\nAbout.\n'
+    )
+    return write_note(desk.folder(), f"people/{name}.md", text)
+
+
+def people(desk: Desk, number: int = PEOPLE) -> list[Path]:
+    return [note(desk, f"p-{n}", f"Person {n}") for n in range(number)]
+
+
+def listed(desk: Desk) -> list[JsonValue]:
+    answer = desk.call("records", {"limit": 100})
+    rows = answer["records"]
+    assert isinstance(rows, list)
+    return [row["id"] for row in rows if isinstance(row, dict)]
+
+
+def test_a_renamed_folder_is_no_deletion(desk: Desk) -> None:
+    people(desk)
+    assert len(listed(desk)) == PEOPLE
+    (desk.folder() / "people").rename(desk.folder() / "folks")
+    assert len(listed(desk)) == PEOPLE
+    assert desk.path_of("p-3").parent.name == "folks"
+
+
+def test_the_loss_of_more_than_20_records_and_more_than_half_is_refused(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for path in paths[:21]:
+        path.unlink()
+    error = desk.fails("lookup", {"query": "Person 25"})
+    assert isinstance(error, DeletionsRefused)
+    assert error.fields["missing"] == 21
+
+
+def test_the_loss_of_20_records_or_of_half_is_recorded(desk: Desk) -> None:
+    paths = people(desk, 60)
+    assert len(listed(desk)) == 60
+    for path in paths[:20]:
+        path.unlink()
+    assert len(listed(desk)) == 40
+    for path in paths[20:40]:
+        path.unlink()
+    assert len(listed(desk)) == 20
+
+
+def test_the_deletion_guard_answers_again_once_the_folder_is_back(desk: Desk) -> None:
+    people(desk)
+    assert len(listed(desk)) == PEOPLE
+    (desk.folder() / "people").rename(desk.layout.root / "away")
+    assert isinstance(desk.fails("records"), DeletionsRefused)
+    (desk.layout.root / "away").rename(desk.folder() / "people")
+    assert len(listed(desk)) == PEOPLE
+
+
+def test_accepted_deletions_are_recorded_once_and_the_guard_stands_again(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for path in paths:
+        path.unlink()
+    assert isinstance(desk.fails("records"), DeletionsRefused)
+    desk.session.partition(PRIVATE).accept_deletions()
+    assert listed(desk) == []
+    again = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for path in again:
+        path.unlink()
+    assert isinstance(desk.fails("records"), DeletionsRefused)
+
+
+def test_status_and_history_answer_while_deletions_are_refused(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for path in paths:
+        path.unlink()
+    status = desk.call("status")
+    assert any("vanished" in str(warning) for warning in _list(status["warnings"]))
+    assert desk.call("history")["total"] == PEOPLE
+
+
+def test_records_with_a_missing_invalid_or_mismatched_scope_are_withheld_and_only_counted(desk: Desk) -> None:
+    note(desk, "ok", "Seen")
+    for name, scope in {
+        "missing": "",
+        "invalid": 'scope: {"visibility": "public"}\n',
+        "mismatched": 'scope: {"visibility": "conversation", "sessionId": "33333333-3333-4333-8333-333333333333"}\n',
+    }.items():
+        path = note(desk, name, f"Hidden {name}")
+        text = path.read_text("utf-8")
+        lines = [line for line in text.splitlines(keepends=True) if not line.startswith("scope:")]
+        path.write_text("".join([lines[0], scope, *lines[1:]]), "utf-8")
+    answer = desk.call("records", {"lifecycle": "all"})
+    assert [row["id"] for row in _rows(answer["records"])] == ["ok"]
+    assert answer["coverage"] == {"withheld": 3}
+    assert desk.call("record", {"id": "missing"})["record"] is None
+    assert "Hidden" not in str(desk.call("status"))
+
+
+def test_a_broken_file_stays_as_it_is_and_is_counted(desk: Desk) -> None:
+    path = desk.folder() / "people" / "broken.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"---\nid: [a\n---\nkept\n")
+    assert desk.call("records")["coverage"] == {"broken": 1}
+    assert path.read_bytes() == b"---\nid: [a\n---\nkept\n"
+
+
+def test_a_file_over_5_000_000_bytes_is_named_and_its_last_text_stays_in_history(desk: Desk) -> None:
+    page = desk.page("Big", body="small")
+    path = desk.path_of(str(page["id"]))
+    text = path.read_bytes()
+    path.write_bytes(text + b"x" * (5_000_001 - len(text)))
+    answer = desk.call("records")
+    assert answer["records"] == []
+    assert answer["coverage"] == {"broken": 1}
+    first = desk.call("revision", {"id": page["id"], "sequence": 1})
+    assert "small" in str(first["content"])
+    path.write_bytes(text)
+    assert len(_rows(desk.call("records")["records"])) == 1
+    assert "coverage" not in desk.call("records")
+
+
+def test_a_record_dated_far_ahead_by_hand_does_not_pull_later_ones_along(desk: Desk) -> None:
+    note(desk, "far", "Far", recorded_at="9999-12-31T23:59:59.999Z")
+    page = desk.page("Near")
+    assert "2026-11-02" in desk.path_of(str(page["id"])).read_text("utf-8")
+    assert any("24 h behind" in str(warning) for warning in _list(desk.call("status")["warnings"]))
+
+
+def test_a_revision_written_by_hand_that_leaves_no_room_does_not_count(desk: Desk) -> None:
+    page = desk.page("Plan", body="one")
+    path = desk.path_of(str(page["id"]))
+    path.write_text(path.read_text("utf-8").replace("revision: 1", f"revision: {2**53 - 1}"), "utf-8")
+    found = desk.record(page["id"])
+    assert found["revision"] == 1
+    saved = desk.call(
+        "save_page",
+        {
+            "id": page["id"],
+            "expectedRevision": found["revision"],
+            "expectedHash": found["hash"],
+            "title": "Plan",
+            "type": "project",
+            "body": "two",
+        },
+    )
+    assert saved["revision"] == 2
+
+
+def test_a_lost_database_is_noticed_before_the_next_answer(desk: Desk) -> None:
+    desk.page("Plan")
+    os.rename(desk.layout.state_database, desk.layout.root / "elsewhere.sqlite")
+    error = desk.fails("lookup", {"query": "Plan"})
+    assert isinstance(error, StoreUnavailable)
+    assert error.fields["reason"] == "database_lost"
+    os.rename(desk.layout.root / "elsewhere.sqlite", desk.layout.state_database)
+    assert desk.call("lookup", {"query": "Plan"})["state"] == "found"
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    assert isinstance(value, list)
+    return value
+
+
+def _rows(value: JsonValue) -> list[dict[str, JsonValue]]:
+    return [row for row in _list(value) if isinstance(row, dict)]
