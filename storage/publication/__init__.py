@@ -9,8 +9,9 @@ interruption leaves and what is done about it), ``machine`` (after a power loss)
 
 from storage.publication.adopting import Adoption, adopt_store
 from storage.publication.model import ExternalChange, FileChange, Intent, Projection, Receipt
-from storage.publication.opening import Machine, RecoveryReport, create_store
+from storage.publication.opening import Machine, create_store
 from storage.publication.publisher import Publisher, open_store
+from storage.publication.report import Notice, RecoveryReport
 from storage.publication.sync import Cut, Pruned, Synced, sync_files
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "FileChange",
     "Intent",
     "Machine",
+    "Notice",
     "Projection",
     "Pruned",
     "Publisher",

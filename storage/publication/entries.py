@@ -231,8 +231,12 @@ def _conflict_body(entry: JournalEntry, displaced: Sequence[Displaced], reason: 
     return body
 
 
-def keep_rows(state: StoreState, entry: JournalEntry, texts: Iterable[tuple[Step, bytes]]) -> None:
-    """Inside the caller's transaction: unknown texts that stood in the way of an entry become history rows."""
+def keep_rows(state: StoreState, entry: JournalEntry, texts: Iterable[tuple[Step, bytes]]) -> list[int | None]:
+    """Inside the caller's transaction: unknown texts that stood in the way of an entry become history rows.
+
+    The sequence of each, ``None`` where history had the text already.
+    """
+    sequences: list[int | None] = []
     db = state.db
     partition_id, sequence = journal.partition_row(db, entry.partition)
     for step, data in texts:
@@ -261,19 +265,23 @@ def keep_rows(state: StoreState, entry: JournalEntry, texts: Iterable[tuple[Step
                 ),
             )
             db.execute("UPDATE partition SET sequence = ? WHERE id = ?", (sequence, partition_id))
+            sequences.append(sequence)
         else:
             db.execute("UPDATE blob SET kept = 1 WHERE hash = ?", (name,))
-        if step.after is not None or step.before is not None:
-            journal.mark_displaced(db, entry.id, step.ordinal, name)
+            sequences.append(None)
+        journal.mark_displaced(db, entry.id, step.ordinal, name)
+    return sequences
 
 
-def keep(state: StoreState, texts: Sequence[tuple[JournalEntry, Step, bytes]]) -> None:
-    """Unknown texts are in history, durably, before anything removes them from the disk."""
+def keep(state: StoreState, texts: Sequence[tuple[JournalEntry, Step, bytes]]) -> list[int | None]:
+    """Unknown texts are in history, durably, before anything removes them from the disk; see :func:`keep_rows`."""
     if not texts:
-        return
+        return []
+    sequences: list[int | None] = []
     with state.transaction(full=True, point="keep"):
         for entry, step, data in texts:
-            keep_rows(state, entry, [(step, data)])
+            sequences += keep_rows(state, entry, [(step, data)])
+    return sequences
 
 
 def fold_in(

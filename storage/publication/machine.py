@@ -19,6 +19,7 @@ from storage import files
 from storage.manifest import Manifest
 from storage.publication import entries, sweep
 from storage.publication.placing import put_manifest
+from storage.publication.report import Happened, Notice
 from storage.publication.slot import Observed, Slot
 from storage.publication.store import READ_LIMIT_BYTES, Folders, StoreState, staging_folder
 from storage.publication.table import Holds, is_torn
@@ -31,7 +32,7 @@ FAULT_POINTS = (
     ("replay.stranger", "reading a file that may be one moved by hand"),
 )
 
-Verdict = Literal["right", "write", "keep_and_write", "left", "moved"]
+Verdict = Literal["right", "write", "torn", "older", "left", "moved"]
 _SAFE_BLOCK: Final = 512
 
 
@@ -48,12 +49,10 @@ class Chain:
 
 @dataclass(slots=True)
 class Replayed:
-    """What replay did, as paths relative to the vault."""
+    """What replay did, and the requests that got their final receipt."""
 
-    rewritten: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    finished: list[str] = field(default_factory=list)  # request ids
+    notices: list[Notice] = field(default_factory=list)
+    finished: list[str] = field(default_factory=list)
 
 
 def chains(unpruned: Sequence[JournalEntry]) -> list[Chain]:
@@ -90,11 +89,20 @@ def judge_path(chain: Chain, found: Observed, known: Mapping[str, bytes], *, blo
     if found.hash in chain.texts:
         return "write"
     if is_torn(found.data, known.values(), block):
-        return "keep_and_write" if found.data else "write"
+        return "torn" if found.data else "write"
     if found.stamp is not None and found.stamp.ctime_ns < chain.entry.accepted_at:
         # It was not there at the first look of the last entry, so it is an older version that came back.
-        return "keep_and_write"
+        return "older"
     return "left"
+
+
+_HAPPENED: Final[Mapping[Verdict, Happened]] = {
+    "write": "restored",
+    "torn": "fragment",
+    "older": "older",
+    "left": "edited",
+    "moved": "moved",
+}
 
 
 def replay(state: StoreState, unpruned: Sequence[JournalEntry]) -> Replayed:
@@ -116,16 +124,16 @@ def replay(state: StoreState, unpruned: Sequence[JournalEntry]) -> Replayed:
             moved = found.holds is Holds.NOTHING and chain.last is not None and strangers.hold(chain)
             verdict = judge_path(chain, found, known, block=block, moved=moved)
             due.append((chain, slot, found, verdict))
-            if verdict == "keep_and_write" and found.data is not None:
+            if verdict in ("torn", "older") and found.data is not None:
                 keeping.append((chain.entry, chain.step, found.data))
-                result.kept.append(chain.step.path)
-            elif verdict in ("left", "moved"):
-                result.left.append(chain.step.path)
-        entries.keep(state, keeping)
+        kept = iter(entries.keep(state, keeping))
         for chain, slot, found, verdict in due:
-            if verdict in ("write", "keep_and_write"):
-                written = _write_last(state, chain, slot, found)
-                (result.rewritten if written else result.left).append(chain.step.path)
+            revision = next(kept) if verdict in ("torn", "older") else None
+            if verdict in ("write", "torn", "older") and not _write_last(state, chain, slot, found):
+                verdict = "left"  # a person changed it meanwhile, and theirs stayed
+            happened = _HAPPENED.get(verdict)
+            if happened is not None:
+                result.notices.append(Notice(happened, chain.step.path, chain.entry.accepted_at, revision))
     marks = journal.marks(state.db)
     put_manifest(
         state,
@@ -170,8 +178,8 @@ def _clear_staged(state: StoreState, folders: Folders, unpruned: Sequence[Journa
         if is_torn(data, [journal.blob(state.db, text) for text in texts], block):
             continue
         keeping.append((entry, step, data))
-        result.kept.append(step.path)
-    entries.keep(state, keeping)
+    for (entry, step, _), revision in zip(keeping, entries.keep(state, keeping), strict=True):
+        result.notices.append(Notice("displaced", step.path, entry.accepted_at, revision))
     for name in found:
         sweep.remove(folders, name)
 

@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from messages.errors import (
     DatabaseOlderThanVault,
@@ -33,6 +32,7 @@ from storage.faults import effect
 from storage.manifest import MANIFEST_NAME, Manifest, judge
 from storage.publication import machine, placing, sweep, sync
 from storage.publication.model import Projection
+from storage.publication.report import Notice, RecoveryReport
 from storage.publication.store import DATABASE_NAME, VAULT_NAME, Folders, StoreState, read_manifest, reported
 from storage.state import journal, schema
 from storage.state.connection import CommitUncertain, Database
@@ -72,47 +72,6 @@ class Machine:
 
     boot_id: str
     mount_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryReport:
-    """What an opening found and did. Paths are relative to the vault, ``finished`` are request ids."""
-
-    kind: Literal["clean", "process", "machine"]
-    rewritten: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    finished: tuple[str, ...] = ()
-
-    @property
-    def messages(self) -> tuple[str, ...]:
-        """What a person should be told, one sentence a case; empty when nothing needs telling."""
-        found = []
-        if self.rewritten:
-            found.append(
-                f"After the machine stopped uncleanly, {_counted(self.rewritten)} put back to the last saved version: "
-                f"{_some(self.rewritten)}. If you deleted or restored them on purpose, do it again."
-            )
-        if self.left:
-            found.append(
-                f"{_counted(self.left)} edited outside around the time of the stop: {_some(self.left)}. Your text is "
-                "in place; the version that was saved here is in its history. Please compare."
-            )
-        if self.kept:
-            found.append(
-                f"{_counted(self.kept)} incomplete or displaced after the stop: {_some(self.kept)}. What was found is "
-                "kept in its history."
-            )
-        return tuple(found)
-
-
-def _counted(paths: tuple[str, ...]) -> str:
-    return "1 file was" if len(paths) == 1 else f"{len(paths)} files were"
-
-
-def _some(paths: tuple[str, ...], most: int = 20) -> str:
-    more = f" and {len(paths) - most} more" if len(paths) > most else ""
-    return ", ".join(paths[:most]) + more
 
 
 def this_machine(root_fd: int) -> Machine:
@@ -314,7 +273,9 @@ def _open_database(folder: Path, vfs: str | None) -> Database:
 
 def _recover(state: StoreState, marks: Marks, here: Machine, *, probe: bool) -> RecoveryReport:
     root = files.stat_open(state.root_fd, at="open.vault")
-    machine_stop = not marks.clean and (marks.boot_id, marks.mount_id) != (here.boot_id, here.mount_id)
+    machine_stop = (
+        not marks.clean and bool(marks.boot_id) and (marks.boot_id, marks.mount_id) != (here.boot_id, here.mount_id)
+    )
     same_folder = (marks.vault_device, marks.vault_inode) == (root.st_dev, root.st_ino)
     found, stamp = read_manifest(state.root_fd)
     verdict = judge(found, state.binding(machine_stop=machine_stop, same_folder=same_folder))
@@ -327,14 +288,16 @@ def _recover(state: StoreState, marks: Marks, here: Machine, *, probe: bool) -> 
     state.manifest_stamp = stamp if verdict == "open" else None
     if marks.clean:
         report = RecoveryReport("clean")
+    elif not marks.boot_id:
+        # Never opened before: there is nothing to recover but what an interrupted creation left.
+        _take_over(state, unpruned)
+        report = RecoveryReport("clean")
     elif machine_stop:
         done = machine.replay(state, unpruned)
-        report = RecoveryReport(
-            "machine", tuple(done.rewritten), tuple(done.left), tuple(done.kept), tuple(done.finished)
-        )
+        report = RecoveryReport("machine", tuple(done.notices), tuple(done.finished))
         _sync_now(state)
     else:
-        report = RecoveryReport("process", finished=_after_process_stop(state, unpruned))
+        report = _after_process_stop(state, unpruned)
     with state.transaction(full=True, point="recovered"):
         state.db.execute(
             "UPDATE meta SET clean = 0, boot_id = ?, mount_id = ?, vault_device = ?, vault_inode = ?",
@@ -343,21 +306,27 @@ def _recover(state: StoreState, marks: Marks, here: Machine, *, probe: bool) -> 
     return report
 
 
-def _after_process_stop(state: StoreState, unpruned: list[JournalEntry]) -> tuple[str, ...]:
+def _after_process_stop(state: StoreState, unpruned: list[JournalEntry]) -> RecoveryReport:
     """Nothing written was lost: finish the one publication that may be pending, by table 3a."""
-    with Folders(state.root_fd) as folders:
-        sweep.take_over(state, folders, {entry.publication_id for entry in unpruned})
+    _take_over(state, unpruned)
     pending = journal.unsettled_entry(state.db)
     if pending is None:
-        return ()
+        return RecoveryReport("process")
     if pending.generation is not None:
         state.previous = journal.pair_before(state.db, pending.generation)
+    created: list[str] = []
     try:
-        placing.finish(state, pending)
+        receipt = placing.finish(state, pending, created)
     except (OSError, Unavailable, CommitUncertain) as error:
         log.warning("publication stays pending", extra={"entry": pending.id, "error": type(error).__name__})
-        return ()
-    return (pending.request_id or "",)
+        return RecoveryReport("process")
+    notices = tuple(Notice("created", path) for path in created) if receipt.state == "published" else ()
+    return RecoveryReport("process", notices, (pending.request_id or "",))
+
+
+def _take_over(state: StoreState, unpruned: list[JournalEntry]) -> None:
+    with Folders(state.root_fd) as folders:
+        sweep.take_over(state, folders, {entry.publication_id for entry in unpruned})
 
 
 def _sync_now(state: StoreState) -> None:

@@ -57,8 +57,12 @@ def complete(state: StoreState, folders: Folders, entry: JournalEntry) -> Receip
     return entries.settle(state, entry)
 
 
-def finish(state: StoreState, entry: JournalEntry) -> Receipt:
-    """End an entry that was left pending or rolling back, live or after a process stop (table 3a)."""
+def finish(state: StoreState, entry: JournalEntry, created: list[str] | None = None) -> Receipt:
+    """End an entry that was left pending or rolling back, live or after a process stop (table 3a).
+
+    ``created`` takes the paths where nothing stood any more and our text was written again: a person may have removed
+    it, which cannot be told from not having placed it.
+    """
     final = entries.stored_receipt(entry)
     if final is not None:
         return final
@@ -67,7 +71,7 @@ def finish(state: StoreState, entry: JournalEntry) -> Receipt:
         if entry.state == "rolling_back":
             return roll_back(state, folders, entry, None)
         for slot in slots(state, folders, entry):
-            conflict = _resolve(slot)
+            conflict = _resolve(slot, created)
             if conflict is not None:
                 return roll_back(state, folders, entry, conflict)
         place_manifest(state, entry)
@@ -83,7 +87,7 @@ def _place(slot: Slot) -> Conflict | None:
         return _resolve(slot)
 
 
-def _resolve(slot: Slot) -> Conflict | None:
+def _resolve(slot: Slot, created: list[str] | None = None) -> Conflict | None:
     """One step by table 3a, whatever its two names hold."""
     step = slot.step
     slot.require_current()
@@ -98,6 +102,8 @@ def _resolve(slot: Slot) -> Conflict | None:
             case Action.RESTAGE:
                 if step.after is not None:
                     slot.restage(step.after)
+                if step.kind == "create" and created is not None:
+                    created.append(step.path)
             case Action.PLACE:
                 pass
             case _:

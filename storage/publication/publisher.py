@@ -34,8 +34,9 @@ from storage import files
 from storage.manifest import Pair
 from storage.publication import entries, placing, sync
 from storage.publication.model import ExternalChange, Intent, Projection, Receipt
-from storage.publication.opening import Machine, RecoveryReport, open_state, this_machine
+from storage.publication.opening import Machine, open_state, this_machine
 from storage.publication.plan import Plan, plan
+from storage.publication.report import RecoveryReport
 from storage.publication.slot import Slot
 from storage.publication.store import CLOCK_GRAIN_NS, READ_LIMIT_BYTES, Folders, StoreState, reported
 from storage.state import journal

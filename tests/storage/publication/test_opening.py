@@ -244,6 +244,39 @@ def test_the_mark_of_the_machine_moves_only_when_recovery_has_finished(new_store
     assert reopened(world, other).store.report.kind == "process"
 
 
+def test_the_first_opening_of_a_store_recovers_nothing(new_store: NewStore) -> None:
+    folder = new_store()
+    for machine in (HERE, OTHER_BOOT):
+        copy = folder.with_name(machine.boot_id)
+        shutil.copytree(folder, copy)
+        (copy / "vault" / ".kr-create-left").write_text("by a creation that was cut short")
+        world = World(copy, this=machine)
+        world.open()
+        assert world.store.report == RecoveryReport("clean")
+        assert staged(world.vault) == []
+        world.close()
+
+
+def test_a_new_file_that_is_gone_before_its_publication_is_settled_is_created_again_and_it_is_said(
+    new_store: NewStore,
+) -> None:
+    world = World(new_store())
+    world.open()
+
+    def fail(name: str) -> None:
+        if name == "manifest.place":
+            raise OSError(5, "injected")
+
+    with faults.installed(fail):
+        assert world.publish({"a.md": "one\n"}, number=1).state == "pending"
+    (world.vault / "private" / "a.md").unlink()
+    world.close(clean=False)
+    world = reopened(world)
+    assert world.read("a.md") == "one\n"
+    assert world.store.report.messages == ("private/a.md was created again.",)
+    world.close()
+
+
 def test_after_a_process_stop_a_persons_deletion_and_revert_stand(new_store: NewStore) -> None:
     world = used(new_store())
     (world.vault / "private" / "b1.md").unlink()
@@ -270,8 +303,8 @@ def test_after_a_machine_stop_lost_old_and_torn_files_are_put_back_and_it_is_sai
     world = reopened(world, OTHER_BOOT)
     report = world.store.report
     assert report.kind == "machine"
-    assert set(report.rewritten) == {f"private/{name}.md" for name in "abcde"}
-    assert report.kept == ("private/c.md",)
+    assert set(report.paths("restored")) == {f"private/{name}.md" for name in "abde"}
+    assert report.paths("fragment") == ("private/c.md",)
     assert [world.read(f"{name}.md") for name in "abcde"] == [
         "version 2\n" + BIG,
         "b\n" + BIG,
@@ -279,9 +312,15 @@ def test_after_a_machine_stop_lost_old_and_torn_files_are_put_back_and_it_is_sai
         "d\n",
         None,
     ]
-    assert "put back to the last saved version" in report.messages[0]
     kept = history.rows(world.store.db, PRIVATE, record_id="id of c.md", limit=9)
     assert (kept[0].operation, kept[0].external) == ("kept", True)
+    first, second = report.messages
+    assert first == (
+        "After the machine stopped uncleanly, 4 files were put back to their last saved version: private/a.md, "
+        "private/b.md, private/d.md, private/e.md. If you deleted or restored them on purpose, do it again."
+    )
+    assert second.startswith("private/c.md was incomplete after the stop and was restored; the fragment is kept as")
+    assert second.endswith(f"revision {kept[0].sequence}.")
     assert history.text(world.store.db, kept[0].hash or "") == ("c\n" + BIG).encode()[:4096]
     assert world.store.unpruned == 0
     world.close()
@@ -292,9 +331,11 @@ def test_after_a_machine_stop_a_text_that_came_later_stays_on_top_and_is_reporte
     world = used(new_store())
     (world.vault / "private" / "a.md").write_text("a person's, synced by chance\n")
     world = reopened(world, OTHER_BOOT)
-    assert world.store.report.left == ("private/a.md",)
+    assert world.store.report.paths("edited") == ("private/a.md",)
     assert world.read("a.md") == "a person's, synced by chance\n"
-    assert "Please compare" in world.store.report.messages[0]
+    (sentence,) = (text for text in world.store.report.messages if "Please compare" in text)
+    assert sentence.startswith("private/a.md was edited outside around the time of the stop.")
+    assert " UTC is in its history." in sentence
     assert shown(world.store.db)["private/a.md"] == digest(b"version 3\n")
     world.close()
 
@@ -322,7 +363,7 @@ def test_after_a_machine_stop_a_file_moved_by_hand_is_not_written_a_second_time(
     world = reopened(world, OTHER_BOOT)
     assert world.read("b1.md") is None
     assert world.read("moved/elsewhere.md") == "b 1\n"
-    assert world.store.report.left == ("private/b1.md",)
+    assert world.store.report.paths("moved") == ("private/b1.md",)
     world.close()
 
 
