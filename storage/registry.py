@@ -223,6 +223,34 @@ class Registry:
         assert created is not None
         return created
 
+    def relocate(self, vault_id: str, root: Path) -> StoreEntry:
+        """The store lies at ``root`` from now on; one durable transaction. The folder is there already.
+
+        Raises:
+            NotFound: no store of that identity is registered.
+            DuplicateIdentity: another store is registered at that place.
+        """
+        other = self.registered_around(vault_id, root)
+        if other is not None:
+            raise DuplicateIdentity(f"The store {other} is registered at or around that place.", vaultId=other)
+        with self._database.transaction(full=True, point="registry.change"):
+            if not self._database.execute(
+                "UPDATE store SET location = ? WHERE vault_id = ?", (self._location(root), vault_id)
+            ):
+                raise NotFound(f"No store {vault_id} is registered.", vaultId=vault_id)
+        moved = self.entry(vault_id)
+        assert moved is not None
+        return moved
+
+    def registered_around(self, vault_id: str, root: Path) -> str | None:
+        """Another store than ``vault_id`` that is registered at ``root``, inside it or above it."""
+        place = Path(os.path.realpath(root))
+        for entry in self.entries():
+            known = Path(os.path.realpath(entry.layout.root))
+            if entry.vault_id != vault_id and (place.is_relative_to(known) or known.is_relative_to(place)):
+                return entry.vault_id
+        return None
+
     def strangers(self) -> tuple[Path, ...]:
         """Folders below ``stores/`` that no entry names: reported to a person, never opened."""
         known = {entry.layout.root for entry in self.entries()}
