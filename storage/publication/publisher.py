@@ -109,6 +109,11 @@ class Publisher:
         return self._state.pair
 
     @property
+    def broken(self) -> bool:
+        """Whether a commit failed in a way that only opening the store anew can clear; everything is refused then."""
+        return self._state.broken is not None
+
+    @property
     def unpruned(self) -> int:
         """How many entries wait for the background step."""
         return self._state.unpruned
@@ -166,7 +171,7 @@ class Publisher:
                     entry = self._accept(intent, planned, publication_id, accepted_at, before, check)
                     return self._complete(folders, entry)
             except BaseException as error:
-                if entry is None and isinstance(error, Exception) and not _may_be_stored(error):
+                if entry is None and isinstance(error, Exception) and not self.broken:
                     placing.discard_staged(state, folders, publication_id, planned.steps)
                 raise
 
@@ -393,10 +398,6 @@ def _stale(step: Step, reason: str) -> StaleFence:
         "taken": "another file has that name",
     }
     return StaleFence(words[reason], reason=reason, path=step.path, id=step.record_id)
-
-
-def _may_be_stored(error: Exception) -> bool:
-    return isinstance(error, (KnowledgeError,)) and error.retry == "unknown"
 
 
 __all__ = ["Publisher", "open_store"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storage import files
-from storage.publication.store import READ_LIMIT_BYTES, Folders, StoreState, staging_folder
+from storage.publication.store import NO_FOLDER, READ_LIMIT_BYTES, Folders, StoreState, staging_folder
 from storage.publication.table import Holds
 from storage.state import journal
 from storage.state.journal import JournalEntry, Step, digest
@@ -90,9 +90,14 @@ class Slot:
             self.move_back(self.aside)
 
     def _observe(self, folder: str, name: str) -> Observed:
-        fd = self._folders.find(folder)
-        if fd is None:
+        try:
+            fd = self._folders.open(folder)
+        except FileNotFoundError:
             return Observed(Holds.NOTHING, name)
+        except OSError as error:
+            if error.errno not in NO_FOLDER:
+                raise
+            return Observed(Holds.OTHER, name)  # a person's link or file where a folder was
         try:
             data, stamp = files.read_file(fd, name, limit=READ_LIMIT_BYTES, at="replay.read")
         except FileNotFoundError:

@@ -8,6 +8,7 @@ Source: DESIGN.md rule 7, WRITE-PATH.md hole 18 and section 2.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ DATABASE_NAME: Final = "state.sqlite"
 VAULT_NAME: Final = "vault"
 STAGED_PREFIX: Final = ".kr-"
 READ_LIMIT_BYTES: Final = 2 * PUBLICATION_MAX_BYTES
+NO_FOLDER: Final = (errno.ENOTDIR, errno.ELOOP)  # something else stands where a folder should
 CLOCK_GRAIN_NS: Final = 20_000_000  # a file's times come from a clock that lags by a kernel tick or two
 
 FAULT_POINTS: Final = (
@@ -209,11 +211,13 @@ class Folders:
         return fd
 
     def find(self, path: str) -> int | None:
-        """The descriptor of a folder, ``None`` when it or a parent is missing or is no folder."""
+        """The descriptor of a folder, ``None`` when it or a parent is missing, or is a link or a file."""
         try:
             return self.open(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in (errno.ENOENT, *NO_FOLDER):
+                return None
+            raise
 
     def make(self, path: str) -> int:
         """The descriptor of a folder, made with its parents when missing; ``made`` remembers which."""

@@ -193,6 +193,7 @@ def test_while_nothing_tells_whether_a_commit_is_there_the_answer_is_unknown(new
     with faults.installed(handler), pytest.raises(StorageError) as raised:
         world.publish({"claims/a.md": "a two\n"}, number=9)
     assert raised.value.retry == "unknown"
+    assert world.store.broken
     with pytest.raises(KnowledgeError) as unusable:
         world.store.lookup(PRIVATE, request(9), f"payload {request(9)}", "remember")
     assert unusable.value.retry == "unknown"

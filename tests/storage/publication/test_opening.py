@@ -380,6 +380,30 @@ def test_after_a_machine_stop_an_equal_excerpt_elsewhere_proves_no_move(new_stor
     world.close()
 
 
+@pytest.mark.parametrize("machine", [HERE, OTHER_BOOT])
+@pytest.mark.parametrize("trap", ["symlink", "file"])
+def test_a_folder_that_a_person_replaced_is_left_alone_and_stops_no_opening(
+    new_store: NewStore, machine: Machine, trap: str
+) -> None:
+    world = World(new_store())
+    world.open()
+    world.publish({"people/a.md": "one\n", "b.md": "one\n"})
+    world.close(clean=False)
+    outside = world.folder / "outside"
+    (world.vault / "private" / "people").rename(outside)
+    (outside / "a.md").write_text("moved away and edited\n")
+    if trap == "symlink":
+        (world.vault / "private" / "people").symlink_to(outside)
+    else:
+        (world.vault / "private" / "people").write_text("no folder\n")
+    world = reopened(world, machine)
+    assert (outside / "a.md").read_text() == "moved away and edited\n"
+    assert sorted(path.name for path in outside.iterdir()) == ["a.md"]
+    assert world.store.report.paths("edited") == (("private/people/a.md",) if machine == OTHER_BOOT else ())
+    assert world.sync()
+    assert world.close()
+
+
 def test_after_a_machine_stop_a_pending_publication_is_published(new_store: NewStore) -> None:
     world = World(new_store())
     world.open()

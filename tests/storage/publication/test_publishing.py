@@ -14,6 +14,7 @@ import pytest
 
 from messages.errors import (
     Cancelled,
+    DeadlineExceeded,
     Denied,
     LimitExceeded,
     NotFound,
@@ -272,6 +273,15 @@ def test_a_refusal_before_the_commit_stores_nothing_and_leaves_the_id_free(
     assert world.store.pair == pair
     assert not (world.vault / "private" / "deep").exists()
     assert send(world, intent(request(9), change)).state == "published"
+
+
+def test_a_refusal_whose_outcome_its_caller_calls_unknown_leaves_no_staged_name(world: World) -> None:
+    def late() -> None:
+        raise DeadlineExceeded("the deadline passed", retry="unknown")
+
+    with pytest.raises(DeadlineExceeded):
+        world.store.publish(intent(request(9), FileChange("a.md", None, b"x\n")), fence=nullcontext(), check=late)
+    nothing_happened(world, {})
 
 
 def test_the_fence_is_held_from_before_the_commit_until_the_answer(world: World) -> None:
