@@ -6,6 +6,7 @@ Source: DESIGN.md (The tree), decisions.md section 6, stores-and-access.md (Stor
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -14,10 +15,12 @@ from typing import Final
 from actors.authority.gate import PermitGate
 from actors.authority.view import AuthorityView, Membership
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Request
-from messages.errors import Denied, InternalError, RevocationPending
+from messages.errors import Denied, InternalError, RevocationPending, StoreUnavailable
 from storage.layout import Layout, StoreLayout
 from storage.registry import Holder, Isolated, Named, Registry
 from storage.session import StoreSession
+
+logger = logging.getLogger(__name__)
 
 VIEW_LIFE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 0.5
@@ -89,8 +92,9 @@ class Authority(GuardedActor):
         self._published: AuthorityView | None = None
 
     def on_ready(self) -> None:
-        self._registry = Registry.open(self._layout, at=self._now_ms())
-        self._publish()
+        """A registry that a person has to put right first is no defect that a restart could mend: nothing is
+        published, and every request tries again and gets the refusal."""
+        self._renew()
         self.context.start_timer(RENEW_SECONDS, _Renew())
 
     def on_ended(self) -> None:
@@ -101,6 +105,7 @@ class Authority(GuardedActor):
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
             case AwaitView():
+                self._publish()
                 return True
             case BindAgent(agent):
                 return self._bind(agent)
@@ -114,7 +119,7 @@ class Authority(GuardedActor):
     def on_tell(self, message: object) -> None:
         match message:
             case _Renew():
-                self._publish()
+                self._renew()
                 self.context.start_timer(RENEW_SECONDS, message)
             case Reload():
                 self._publish()
@@ -124,6 +129,12 @@ class Authority(GuardedActor):
                 raise InternalError(f"The authority takes no {type(message).__name__}.")
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _renew(self) -> None:
+        try:
+            self._publish()
+        except StoreUnavailable as refusal:
+            logger.error("the registry cannot be opened", extra={"reason": refusal.fields.get("reason")})
 
     def _bind(self, agent: str) -> StoreLayout:
         registry = self._open()
@@ -195,7 +206,9 @@ class Authority(GuardedActor):
             self.context.start_timer(BARRIER_POLL_SECONDS, waiting, waiting.envelope)
 
     def _open(self) -> Registry:
-        assert self._registry is not None, "the registry is open from on_ready to the end"
+        """Raises ``StoreUnavailable`` for a registry that is missing, damaged or foreign."""
+        if self._registry is None:
+            self._registry = Registry.open(self._layout, at=self._now_ms())
         return self._registry
 
 

@@ -43,11 +43,13 @@ from messages.envelope import Deadline
 from messages.errors import (
     Cancelled,
     DeadlineExceeded,
+    FailedClosed,
     IndexUnavailable,
     InternalError,
     KnowledgeError,
     Quarantined,
     StaleFence,
+    StoreUnavailable,
 )
 from messages.vocabulary import PRIVATE, Partition
 from storage.layout import StoreLayout
@@ -108,19 +110,32 @@ class Lane(GuardedActor):
     # --- life ------------------------------------------------------------------------------------------
 
     def on_ready(self) -> None:
+        """Open the store. One that a person has to put right first is no defect that a restart could mend: the lane
+        is up, and every request tries again and gets the refusal."""
+        try:
+            self._open_store()
+        except (FailedClosed, StoreUnavailable) as refusal:
+            logger.error("store cannot be opened", extra={"actor": self.context.name, "code": refusal.code})
+            self.context.publish({"vaultId": self._settings.vault_id, "closed": refusal.code})
+        self.context.start_timer(self._settings.tick, Tick())
+
+    def _open_store(self) -> None:
         """Open database and vault and finish what a crash left; the scan follows in slices."""
         try:
-            self._session = StoreSession.open(
-                self._settings.layout, limits=self._settings.limits, git=self._settings.git
-            )
-            private = self._session.partition(PRIVATE)
+            session = StoreSession.open(self._settings.layout, limits=self._settings.limits, git=self._settings.git)
+            try:
+                private = session.partition(PRIVATE)
+            except BaseException:
+                session.abandon()
+                raise
         except StorageCorrupt as error:
             raise Corruption(_corrupt(self._settings.vault_id)) from error
+        self._session = session
         self._settings.gate.recovered(self._settings.vault_id)
         self._opening = private.open_in_slices()
         self.context.hold({"stage": "scan"})
         self.context.tell_self(_OpenNextSlice())
-        self.context.start_timer(self._settings.tick, Tick())
+        self._send_descriptor()
 
     def on_drained(self) -> None:
         """A clean stop: everything synced, marked clean."""
@@ -152,6 +167,9 @@ class Lane(GuardedActor):
 
     def on_tell(self, message: object) -> None:
         with _corruption(self._settings.vault_id):
+            if self._session is None:
+                self._while_closed(message)
+                return
             match message:
                 case Prepared():
                     self._resume(message)
@@ -170,12 +188,20 @@ class Lane(GuardedActor):
                 case _:
                     raise InternalError(f"The lane takes no {type(message).__name__}.")
 
+    def _while_closed(self, message: object) -> None:
+        """Nothing runs in the background of a store that could not be opened, and nothing was begun that could end."""
+        if isinstance(message, Tick):
+            self.context.start_timer(self._settings.tick, message)
+
     # --- one request -----------------------------------------------------------------------------------
 
     def _run(self, parked: Prepare, facts: PreparedFacts | None = None) -> object:
         """The answer, or ``PARKED`` while a helper works."""
         message, envelope = parked.message, parked.envelope
         check = self._check_of(message, envelope)
+        if self._session is None:
+            check()
+            self._open_store()
         for attempt in range(FENCE_ATTEMPTS):
             check()
             partition = self._open().partition(message.permit.partition)

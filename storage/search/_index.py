@@ -267,14 +267,11 @@ class SearchIndex:
     @contextmanager
     def _snapshot(self, instant: int | None) -> Iterator[tuple[int, bool]]:
         """One unchanging view for several statements: its position, and whether a document has expired by then."""
-        self._database.execute("BEGIN")
-        try:
+        with self._database.snapshot():
             row = self._database.query_one(f"SELECT value, {ANY_EXPIRED} FROM meta WHERE key = 'position'", (instant,))
             if row is None:
                 raise StorageCorrupt(f"{self.path.name} has lost its position")
             yield int(row[0]), bool(row[1])
-        finally:
-            self._database.execute("ROLLBACK")
 
     @contextmanager
     def _available(self) -> Iterator[None]:

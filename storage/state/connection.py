@@ -161,6 +161,24 @@ class Database:
         finally:
             self._inside = False
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """One unchanging view for several reads; it ends with the block."""
+        self._check_usable()
+        if self._inside:
+            raise RuntimeError("a snapshot inside a transaction")
+        self._inside = True
+        try:
+            with _typed(self.path), effect(f"{self._prefix}.statement"):
+                self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                with _typed(self.path), effect(f"{self._prefix}.statement"):
+                    self._connection.execute("ROLLBACK")
+        finally:
+            self._inside = False
+
     def checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> tuple[int, int]:
         """Copy committed pages from the WAL into the database; ``(frames in the WAL, frames copied)``."""
         self._check_usable()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from actors.store.needs import CitationKey, NeedEvidence, NeedIndex
 from actors.store.operations import table
-from actors.store.operations.context import OperationContext, Prepared, refresh
+from actors.store.operations.context import Blocked, OperationContext, Prepared, refresh
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.config import Configuration, parse_configuration
 from messages.audience import Audience, Conversation, OwnerPrivate
-from messages.errors import KnowledgeError, PublicationPending
+from messages.errors import KnowledgeError
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import GitState, parse_arguments, tool_spec
 from messages.vocabulary import PRIVATE, Partition
@@ -160,7 +160,7 @@ class Desk:
         self,
         partition: Partition = PRIVATE,
         prepared: Prepared | None = None,
-        blocked: PublicationPending | None = None,
+        blocked: Blocked | None = None,
     ) -> OperationContext:
         """What one run of an operation works with, on the partition's last snapshot."""
         return OperationContext(
@@ -338,10 +338,12 @@ def open_bridge(state_dir: Path, configuration: str | Configuration = "") -> Ite
         yield bridge
 
 
-def failure(bridge: KnowledgeBridge, tool: str, arguments: JsonObject, audience: Audience = MAIN) -> KnowledgeError:
+def failure(
+    bridge: KnowledgeBridge, tool: str, arguments: Mapping[str, JsonValue], audience: Audience = MAIN
+) -> KnowledgeError:
     """The typed error of a call through the door; fails if it is answered."""
     try:
-        answer = bridge.call(f"knowledge_{tool}", arguments, audience, deadline_ms=10_000)
+        answer = bridge.call(f"knowledge_{tool}", dict(arguments), audience, deadline_ms=10_000)
     except KnowledgeError as error:
         return error
     raise AssertionError(f"expected a typed error, got {sorted(answer)}")
