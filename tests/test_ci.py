@@ -48,18 +48,16 @@ def test_a_skip_for_another_platform_passes(tmp_path: Path) -> None:
 
 
 def test_a_process_that_stays_behind_is_found(tmp_path: Path) -> None:
-    command = [sys.executable, str(CHECKOUT / ".ci" / "left_over.py"), str(tmp_path), "0.2"]
-    reader, writer = os.pipe()
-    child = subprocess.Popen([sys.executable, "-c", "input()"], cwd=tmp_path, stdin=reader)
+    command = [sys.executable, str(CHECKOUT / ".ci" / "left_over.py"), "0.2"]
+    marked = os.environ | {"KNOWLEDGE_CI_RUN": str(tmp_path)}
+    child = subprocess.Popen([sys.executable, "-c", "input()"], env=marked, stdin=subprocess.PIPE)
     try:
-        found = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=30, check=False)
+        found = subprocess.run(command, env=marked, capture_output=True, text=True, timeout=30, check=False)
         assert found.returncode == 1
         assert str(child.pid) in found.stderr
     finally:
-        os.close(writer)
-        child.wait(10)
-        os.close(reader)
-    assert subprocess.run(command, cwd="/", timeout=30, check=False).returncode == 0
+        child.communicate(b"\n", timeout=10)
+    assert subprocess.run(command, env=marked, timeout=30, check=False).returncode == 0
 
 
 def test_the_gate_is_one_script_that_parses() -> None:
