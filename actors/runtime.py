@@ -30,6 +30,7 @@ from actors.supervision import (
     Reply,
     Tree,
 )
+from messages.audience import require_well_formed
 from messages.envelope import Call, Deadline
 from messages.errors import FailedClosed, InternalError, KnowledgeError, ReadOnlyGrant, Stopping
 from messages.json_types import JsonObject
@@ -90,6 +91,10 @@ class PendingCall:
         with self._gate.lease(self._permit):
             hand_over(result)
 
+    def _may_write(self) -> bool:
+        spec = CATALOGUE.get(self._call.tool)
+        return spec is None or spec.action == "write"
+
     def cancel(self) -> None:
         """Ask for the call to end before it is accepted; an accepted write gives its normal answer."""
         self._call.cancellation.cancel()
@@ -102,6 +107,9 @@ class PendingCall:
 
     def fail(self, error: KnowledgeError) -> None:
         """Answer with a typed error, unless there is an answer already."""
+        if error.retry == "unknown" and not self._may_write():
+            # A read has no effect, however far it came.
+            error = type(error)(error.message, retry="safe", **error.fields)
         if isinstance(error, FailedClosed):
             logger.error("store fails closed", extra={"code": error.code, **error.fields})
             error = error.for_agents()
@@ -200,6 +208,7 @@ class Runtime:
             if self._closing.is_set():
                 raise Stopping("The runtime is stopping; the call did not run.")
             spec = tool_spec(call.tool)
+            require_well_formed(call.audience)
             request = parse_arguments(call.tool, call.arguments, flush_id=call.flush_id)
             validated = _Validated(call, spec, request, len(orjson.dumps(call.arguments)))
             self._when_ready(lambda: self._dispatch(validated, pending), pending, call.deadline)
@@ -308,6 +317,9 @@ def _guarded(pending: PendingCall, reply: Reply[R], proceed: Callable[[R], None]
         proceed(reply.result(0))
     except KnowledgeError as refusal:
         pending.fail(refusal)
+    except Exception as defect:  # noqa: BLE001 - whatever it is, the caller must not wait for ever
+        logger.error("call could not be continued", extra={"error_type": type(defect).__name__})
+        pending.fail(InternalError("A defect ended the call before it ran; the log has the details."))
 
 
 def _shown(health: ActorHealth) -> JsonObject:

@@ -92,7 +92,7 @@ class KnowledgeBridge:
         flush_id: str | None = None,
     ) -> JsonObject:
         """The tool's agent response. Blocks until the answer or the deadline; raises ``KnowledgeError``."""
-        if not 1 <= deadline_ms <= DEADLINE_MAX_MS:
+        if not isinstance(deadline_ms, int) or not 1 <= deadline_ms <= DEADLINE_MAX_MS:
             raise InvalidArgument(
                 f"deadlineMs must be 1 to {DEADLINE_MAX_MS}.",
                 field="deadlineMs",

@@ -7,6 +7,7 @@ the child's own agent is the author, and one sandboxed or stale link spoils the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,7 @@ from messages.vocabulary import Partition
 
 AGENT_MAX_CHARS: Final = 128
 SESSION_KEY_MAX_CHARS: Final = 512
+_SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 DELEGATIONS_MAX: Final = 8
 
 _Name: TypeAlias = Annotated[str, Text(max_units=AGENT_MAX_CHARS, one_line=True)]
@@ -100,6 +102,42 @@ def parse_audience(value: object) -> Audience:
         audience = _linked(link, audience)
     assert audience is not None
     return audience
+
+
+def require_well_formed(audience: object) -> None:
+    """Refuse an audience that was built in Python and could not have come from a host.
+
+    A session id is a folder's name: anything but a UUID in its usual form must never reach the disk. Raises
+    :class:`AudienceMissing` for ``None`` and :class:`InvalidArgument`.
+    """
+    if audience is None:
+        raise AudienceMissing("This call carries no audience; the host must mint one for it.")
+    links = 0
+    link: object = audience
+    while link is not None:
+        links += 1
+        if not isinstance(link, OwnerPrivate | Conversation) or not _is_text(link.agent):
+            raise _malformed("audience", "must be an owner-private or conversation audience with an agent")
+        if links > DELEGATIONS_MAX + 1:
+            raise _malformed("audience", f"is delegated more than {DELEGATIONS_MAX} times")
+        if isinstance(link, Conversation):
+            if not _is_text(link.session_key):
+                raise _malformed("audience.sessionKey", "must not be empty")
+            if not isinstance(link.session_id, str) or not _SESSION_ID.fullmatch(link.session_id):
+                raise _malformed("audience.sessionId", "must be a lower-case UUID")
+        if link.expires_at is not None and (
+            not isinstance(link.expires_at, datetime) or link.expires_at.tzinfo is None
+        ):
+            raise _malformed("audience.expiresAt", "must carry a time zone")
+        link = link.root
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _malformed(field: str, what: str) -> InvalidArgument:
+    return InvalidArgument(f"{field} {what}", field=field, reason="malformed")
 
 
 def delegation_chain(audience: Audience) -> Iterator[Audience]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from messages.audience import (
+    Audience,
     Conversation,
     OwnerPrivate,
     delegation_chain,
@@ -16,6 +17,7 @@ from messages.audience import (
     originating,
     own_partition,
     parse_audience,
+    require_well_formed,
     run_ids,
 )
 from messages.errors import AudienceMissing, InvalidArgument, LimitExceeded
@@ -116,3 +118,41 @@ def test_the_earliest_expiry_and_every_run_of_the_chain_count() -> None:
     assert run_ids(audience) == {"a", "b"}
     assert earliest_expiry(parse_audience(OWNER)) is None
     assert run_ids(parse_audience(OWNER)) == frozenset()
+
+
+@pytest.mark.parametrize("session_id", ["", "..", "a/b", "private", SESSION.upper(), f"{SESSION}/x", f" {SESSION}"])
+def test_a_session_id_that_is_no_uuid_never_becomes_a_folder(session_id: str) -> None:
+    with pytest.raises(InvalidArgument) as refused_:
+        require_well_formed(Conversation("main", "chat", session_id))
+    assert refused_.value.fields["field"] == "audience.sessionId"
+
+
+@pytest.mark.parametrize(
+    "audience",
+    [
+        "main",
+        {"kind": "owner-private", "agent": "main"},
+        OwnerPrivate(""),
+        Conversation("main", "", SESSION),
+        OwnerPrivate("main", expires_at=datetime(2026, 1, 1)),  # noqa: DTZ001 - the missing zone is the point
+        OwnerPrivate("main", root=Conversation("main", "chat", "..")),
+    ],
+)
+def test_an_audience_built_wrongly_in_python_is_refused_with_a_typed_error(audience: object) -> None:
+    with pytest.raises(InvalidArgument):
+        require_well_formed(audience)
+
+
+def test_a_well_formed_audience_passes_up_to_eight_delegations() -> None:
+    audience: Audience = Conversation("main", "chat", SESSION)
+    for number in range(8):
+        require_well_formed(audience)
+        audience = OwnerPrivate(f"child-{number}", root=audience)
+    require_well_formed(audience)
+    with pytest.raises(InvalidArgument):
+        require_well_formed(OwnerPrivate("one too many", root=audience))
+
+
+def test_no_audience_at_all_is_audience_missing() -> None:
+    with pytest.raises(AudienceMissing):
+        require_well_formed(None)
