@@ -5,7 +5,9 @@ binding, once made, never changes silently; a registry that is missing, emptied,
 is refused and never made anew over existing stores. A store that was once ``made`` is never created again.
 
 Membership is the configuration's; identities, paths and bindings are here. :data:`FORMAT` is ``PRAGMA user_version``;
-the assignment journal, grants, schedule and audit come as tables of later formats. One thread, that which opened it.
+an older one is brought forward in one transaction, after a copy of the file was made. The assignment journal, grants
+and audit come as tables of later formats; the tables of maintenance are :mod:`storage.maintenance_log`'s. One thread,
+that which opened it.
 
 Source: stores-and-access.md (Stores, Storage layout); decisions.md sections 1 (formats) and 6 (nothing is adopted).
 """
@@ -26,7 +28,7 @@ from storage.faults import effect
 from storage.layout import Layout, StoreLayout
 from storage.state.connection import Database, StorageCorrupt
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 SENTINEL_MAX_BYTES: Final = 1024
 
 FAULT_POINTS: Final = (
@@ -40,6 +42,11 @@ FAULT_POINTS: Final = (
     ("registry.create.commit", "making the registry's tables durable"),
     ("registry.change.begin", "beginning a change of the registry"),
     ("registry.change.commit", "making a change of the registry durable"),
+    ("registry.copy.stage", "removing a copy of the registry that a crash cut short"),
+    ("registry.copy.sync", "making the copy of an older registry durable"),
+    ("registry.copy.place", "giving the copy of an older registry its name"),
+    ("registry.forward.begin", "beginning to bring the registry's tables forward"),
+    ("registry.forward.commit", "making the registry's newer tables durable"),
     ("registry.sentinel.read", "reading registry.id"),
     ("registry.sentinel.read.read", "reading the bytes of registry.id"),
     ("registry.sentinel.read.stat", "checking that registry.id held still"),
@@ -72,6 +79,26 @@ CREATE TABLE binding (
 ) STRICT, WITHOUT ROWID;
 PRAGMA user_version = 1;
 """
+_FORWARD: Final = {
+    2: """
+CREATE TABLE maintenance_schedule (
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    rule        TEXT NOT NULL,                          -- what `next_at` was reckoned from; another one: reckon anew
+    next_at     INTEGER
+) STRICT;
+CREATE TABLE maintenance_run (                          -- the last one only
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    body        TEXT NOT NULL                           -- JSON: times, outcome, counts; never text of a record
+) STRICT;
+CREATE TABLE maintenance_store (                        -- the last result of each store
+    vault_id    TEXT PRIMARY KEY REFERENCES store(vault_id) ON DELETE CASCADE,
+    body        TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+PRAGMA user_version = 2;
+""",
+}
+"""The statements that lead to each later format from the one before."""
+_STAGED_COPY: Final = ".registry.copy"
 _STAGED_SENTINEL: Final = ".registry.id.new"
 
 
@@ -152,8 +179,12 @@ class Registry:
                 registry_id = str(new_id())
                 with database.transaction(full=True, point="registry.create"):
                     database.execute_script(_SCHEMA)
+                    for script in _FORWARD.values():
+                        database.execute_script(script)
                     database.execute("INSERT INTO meta VALUES (1, ?, ?)", (registry_id, at))
                 files.fsync(folder, at="registry.sync")
+            elif database.user_version() < FORMAT:
+                _bring_forward(database, folder)
             registry = cls(layout, database, registry_id)
             if not registry.entries() and _folders(layout):
                 raise _refused("registry_emptied", "registry.sqlite lists no store, but stores exist")
@@ -308,6 +339,24 @@ def _identity_on_disk(path: Path) -> str | None:
         return None if row is None else str(row[0])
     finally:
         database.close()
+
+
+def _bring_forward(database: Database, folder: int) -> None:
+    """Bring an older registry to :data:`FORMAT`, a complete copy of it beside it first."""
+    older = database.user_version()
+    files.unlink(folder, _STAGED_COPY, at="registry.copy.stage")
+    database.execute("VACUUM INTO ?", (str(database.path.with_name(_STAGED_COPY)),))
+    staged, _ = files.open_file(folder, _STAGED_COPY, at="registry.copy.stage")
+    try:
+        files.fsync(staged, at="registry.copy.sync")
+    finally:
+        files.close(staged)
+    # A crash before the commit leaves a copy of the same tables: the next attempt may replace it.
+    files.rename_over(folder, _STAGED_COPY, f"{database.path.name}.format-{older}", at="registry.copy.place")
+    files.fsync(folder, at="registry.sync")
+    with database.transaction(full=True, point="registry.forward"):
+        for script in (_FORWARD[number] for number in range(older + 1, FORMAT + 1)):
+            database.execute_script(script)
 
 
 def _folders(layout: Layout) -> list[Path]:

@@ -269,3 +269,85 @@ def test_a_kill_at_any_point_leaves_a_registry_that_opens_with_one_store_at_most
             assert not registry.strangers(), (name, hit)
             assert entry.made is False or os.path.isdir(entry.layout.root), (name, hit)
             assert layout.registry_sentinel.read_text().strip() == registry.registry_id
+
+
+# --- older formats ----------------------------------------------------------------------------------------------------
+
+FORMAT_1 = """
+CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), registry_id TEXT NOT NULL, created_at INTEGER NOT NULL)
+STRICT;
+CREATE TABLE store (vault_id TEXT PRIMARY KEY, location TEXT NOT NULL UNIQUE,
+made INTEGER NOT NULL DEFAULT 0 CHECK (made IN (0, 1)), created_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE binding (kind TEXT NOT NULL CHECK (kind IN ('isolated', 'named')), holder TEXT NOT NULL,
+vault_id TEXT NOT NULL UNIQUE REFERENCES store(vault_id), PRIMARY KEY (kind, holder)) STRICT, WITHOUT ROWID;
+INSERT INTO meta VALUES (1, 'the-registry', 1);
+INSERT INTO store VALUES ('22222222-2222-4222-8222-222222222222', 'stores/22222222-2222-4222-8222-222222222222', 1, 5);
+INSERT INTO binding VALUES ('isolated', 'main', '22222222-2222-4222-8222-222222222222');
+PRAGMA user_version = 1;
+"""
+
+
+def with_format_1(layout: Layout) -> None:
+    (layout.stores / "22222222-2222-4222-8222-222222222222").mkdir(parents=True)
+    layout.registry_sentinel.write_text("the-registry\n")
+    connection = apsw.Connection(str(layout.registry))
+    connection.execute(FORMAT_1)
+    connection.close()
+
+
+def version_of(path: Path) -> int:
+    connection = apsw.Connection(str(path))
+    try:
+        return int(str(connection.execute("PRAGMA user_version").fetchall()[0][0]))
+    finally:
+        connection.close()
+
+
+def test_an_older_registry_is_brought_forward_with_all_it_says_and_a_copy_of_it_is_kept(layout: Layout) -> None:
+    with_format_1(layout)
+    with opened(layout) as registry:
+        found = registry.find(MAIN)
+        assert found is not None
+        assert found.made
+        assert registry.registry_id == "the-registry"
+    assert version_of(layout.registry) == FORMAT
+    assert version_of(layout.root / "registry.sqlite.format-1") == 1
+    with opened(layout) as registry:
+        assert len(registry.entries()) == 1
+
+
+def test_an_older_and_a_new_registry_have_the_same_tables(tmp_path: Path) -> None:
+    def tables(layout: Layout) -> list[str]:
+        Registry.open(layout, at=NOW).close()
+        connection = apsw.Connection(str(layout.registry))
+        try:
+            return [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema ORDER BY name")]
+        finally:
+            connection.close()
+
+    older, new = Layout(tmp_path / "older"), Layout(tmp_path / "new")
+    with_format_1(older)
+    assert tables(older) == tables(new)
+
+
+def test_a_kill_at_any_point_of_the_migration_leaves_a_registry_that_is_brought_forward_next_time(
+    tmp_path: Path,
+) -> None:
+    def passed(layout: Layout) -> list[str]:
+        points: list[str] = []
+        with installed(points.append):
+            Registry.open(layout, at=NOW).close()
+        return points
+
+    dry = Layout(tmp_path / "dry")
+    with_format_1(dry)
+    points = [point for point in dict.fromkeys(passed(dry)) if ".copy." in point or ".forward." in point]
+    assert {"registry.copy.place", "registry.forward.commit.after"} <= set(points)
+    for number, name in enumerate(points):
+        layout = Layout(tmp_path / str(number))
+        with_format_1(layout)
+        assert killed_at(layout, name, 1) == -signal.SIGKILL, name
+        with opened(layout) as registry:
+            assert len(registry.entries()) == 1, name
+        assert version_of(layout.registry) == FORMAT
+        assert version_of(layout.root / "registry.sqlite.format-1") == 1
