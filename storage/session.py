@@ -21,13 +21,14 @@ from storage import files
 from storage.files import Stamp, UnsafeFile
 from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation
-from storage.outside_edits import OutsideEdits
-from storage.publication import Intent, Publisher, Receipt, create_store, open_store
+from storage.outside_edits import OutsideEdits, RecentLosses
+from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
 from storage.records import Finding, ParsedRecord, Record, parse_record
 from storage.state import history
 from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
+from storage.state.diagnostics import FileFinding, file_findings
 from storage.vault import ScanLimits, Watch, open_watch
 
 FULL_WARNING_PERCENT: Final = 80
@@ -78,6 +79,12 @@ class StoreSession:
         create_store(layout.root, vault_id=vault_id, projection=StoreProjection(lambda _: core_activation().ontology))
 
     @classmethod
+    def adopt(cls, layout: StoreLayout, *, actor: str, git: bool = True) -> Adoption:
+        """Take the vault of a store that fails closed as it is; see :func:`storage.publication.adopt_store`."""
+        projection = StoreProjection(lambda partition: _ontology_on_disk(layout, partition))
+        return adopt_store(layout.root, projection=projection, actor=actor, git=git)
+
+    @classmethod
     def open(cls, layout: StoreLayout, *, limits: ScanLimits, git: bool = True) -> StoreSession:
         """Open the store and finish what a crash left (WRITE-PATH.md, Opening). Raises what ``open_store`` raises."""
         return cls(layout, limits, git=git)
@@ -91,11 +98,7 @@ class StoreSession:
         opened = self._partitions.get(partition)
         if opened is not None:
             return opened.ontology
-        vault = files.open_root(self.layout.vault, at="session.folder")
-        try:
-            return read_ontology(vault, partition).ontology
-        finally:
-            files.close(vault)
+        return _ontology_on_disk(self.layout, partition)
 
     def partition(self, partition: Partition) -> PartitionSession:
         """The session of a partition; its folder is made on first use."""
@@ -119,6 +122,14 @@ class StoreSession:
             opened.close()
         self._partitions.clear()
         return self.publisher.close(clean)
+
+
+def _ontology_on_disk(layout: StoreLayout, partition: Partition) -> Ontology:
+    vault = files.open_root(layout.vault, at="session.folder")
+    try:
+        return read_ontology(vault, partition).ontology
+    finally:
+        files.close(vault)
 
 
 def read_ontology(root_fd: int, partition: Partition) -> Activation:
@@ -154,6 +165,9 @@ class PartitionSession:
         self._scanned = False
         self._entries = 0
         self._accept_deletions = False
+        self._losses = RecentLosses()
+        self.touched = 0
+        """Rises whenever rows may have changed: with each publication and each edit that was taken over."""
         self._catalogue = CatalogueReader(self._publisher.db, partition)
 
     @property
@@ -246,9 +260,19 @@ class PartitionSession:
         counted = {**self.catalogue.file_states(), "refused": len(self._watch.findings)}
         return {what: number for what in _UNCOVERED if (number := counted.get(what, 0))}
 
-    def accept_deletions(self) -> None:
-        """Let the next refresh record even the loss of most of the partition: a person said so."""
-        self._accept_deletions = True
+    def accept_deletions(self, accepted: bool = True) -> None:
+        """Let the next refresh record even the loss of most of the partition: a person said so. ``False``: no more."""
+        self._accept_deletions = accepted
+
+    def diagnostics(self, limit: int) -> tuple[Sequence[FileFinding], int]:
+        """Up to ``limit`` findings by path, and how many there are: of records, refused names, and the ontology."""
+        rows, counted = file_findings(self._publisher.db, self.partition, limit)
+        known = {(row.path, row.code) for row in rows}
+        others = [FileFinding(found.path, found.code, f"This {found.message}.") for found in self._watch.findings]
+        issues = self._activation.issues
+        others += [FileFinding(issue.source, issue.code, issue.message, issue.path) for issue in issues]
+        more = [found for found in others if (found.path, found.code) not in known]
+        return sorted((*rows, *more), key=lambda found: found.path)[:limit], counted + len(more)
 
     # --- reading ---------------------------------------------------------------------------------------
 
@@ -289,6 +313,7 @@ class PartitionSession:
         """Publish; see :meth:`storage.publication.Publisher.publish`."""
         receipt = self._publisher.publish(intent, fence=fence, check=check)
         self._entries += sum(change.before is None for change in intent.changes)
+        self.touched += 1
         return receipt
 
     def published(self, request_id: str, payload_hash: str, operation: str) -> Receipt | None:
@@ -330,8 +355,11 @@ class PartitionSession:
         edits = OutsideEdits(
             self._publisher, self.store.projection, self.catalogue, watching=self._watch.state == "watching"
         )
-        if not self._accept_deletions:
-            edits.guard_deletions(seen)
+        if self._accept_deletions:
+            self._losses.forget()
+        else:
+            edits.guard_deletions(seen, self._losses)
+        self.touched += bool(seen)
         yield from edits.record(seen, looked_at=looked_at, check=check)
         self._accept_deletions = False
 

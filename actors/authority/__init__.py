@@ -3,6 +3,7 @@
 from actors.authority.authority import Authority, AwaitView, BindAgent, EndRun, Policy, Reload
 from actors.authority.gate import PermitGate
 from actors.authority.permit import Permit
+from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.view import AuthorityView, Membership, Unbound, resolve
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "Membership",
     "Permit",
     "PermitGate",
+    "PlanMove",
     "Policy",
     "Reload",
+    "SwitchStore",
     "Unbound",
     "resolve",
 ]

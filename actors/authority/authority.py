@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from actors.authority import relocations
 from actors.authority.gate import PermitGate
+from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.view import AuthorityView, Membership
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Request
 from messages.errors import Denied, InternalError, RevocationPending, StoreUnavailable
@@ -35,6 +37,8 @@ class Policy:
     agents: tuple[str, ...] = ("main",)
     named_stores: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     writes_enabled: bool = True
+    operator_read: bool = True
+    shared_gateway: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,12 @@ class Authority(GuardedActor):
             case AwaitView():
                 self._publish()
                 return True
+            case PlanMove():
+                return relocations.plan(self._open(), message)
+            case SwitchStore(move):
+                moved = relocations.switch(self._open(), move)
+                self._publish()
+                return moved
             case BindAgent(agent):
                 return self._bind(agent)
             case EndRun(run_id):
@@ -168,9 +178,10 @@ class Authority(GuardedActor):
             if known is not None:
                 layouts[known.vault_id] = known.layout
         ended_runs = self._gate.ended_runs
-        content = (policy.writes_enabled, members, layouts, ended_runs)
+        rights = (policy.writes_enabled, policy.operator_read, policy.shared_gateway)
+        content = (rights, members, layouts, ended_runs)
         last = self._published
-        same = last is not None and content == (last.writes_enabled, last.members, last.layouts, last.ended_runs)
+        same = last is not None and content == (last.rights, last.members, last.layouts, last.ended_runs)
         view = AuthorityView(
             epoch=last.epoch if same and last is not None else self._gate.next_epoch(),
             valid_until=self.context.clock.monotonic() + VIEW_LIFE_SECONDS,
@@ -178,6 +189,8 @@ class Authority(GuardedActor):
             members=MappingProxyType(members),
             layouts=MappingProxyType(layouts),
             ended_runs=ended_runs,
+            operator_read=policy.operator_read,
+            shared_gateway=policy.shared_gateway,
         )
         self._gate.publish(view)
         self._published = view
@@ -208,7 +221,13 @@ class Authority(GuardedActor):
     def _open(self) -> Registry:
         """Raises ``StoreUnavailable`` for a registry that is missing, damaged or foreign."""
         if self._registry is None:
-            self._registry = Registry.open(self._layout, at=self._now_ms())
+            registry = Registry.open(self._layout, at=self._now_ms())
+            try:
+                relocations.recover(self._layout, registry)
+            except BaseException:
+                registry.close()
+                raise
+            self._registry = registry
         return self._registry
 
 

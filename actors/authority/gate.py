@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from actors.authority.permit import Permit
-from actors.authority.view import AuthorityView, Unbound, resolve
+from actors.authority.view import AuthorityView, Unbound, may_move, require_scope, resolve, resolve_operator
 from messages.audience import Audience
 from messages.errors import Denied, KnowledgeError, Restarting
+from messages.operator import Operator, Scope
 from storage.layout import StoreLayout
 
 
@@ -104,6 +105,19 @@ class PermitGate:
         """The permit for this audience now. Raises the refusals of :func:`actors.authority.view.resolve`,
         and ``Restarting`` while no authority vouches for a view."""
         return resolve(self._current(), audience, write=write, now=self._now())
+
+    def resolve_operator(
+        self, operator: Operator, agent: str | None, *, scope: Scope, write: bool = False
+    ) -> Permit | Unbound:
+        """The same for an operator, on the private partition of an agent's store."""
+        return resolve_operator(self._current(), operator, agent, scope=scope, write=write, now=self._now())
+
+    def require_scope(self, operator: Operator, scope: Scope, *, vault_id: str | None = None) -> None:
+        """Raise ``Denied`` unless the operator may do this now, and to this store where one is named."""
+        view = self._current()
+        require_scope(view, operator, scope)
+        if vault_id is not None and not may_move(view, operator, vault_id):
+            raise Denied("This store is not among those of this operator's agents.", vaultId=vault_id)
 
     def check(self, permit: Permit, *, write: bool) -> None:
         """Raise unless the right still stands. Costs one comparison while the epoch is unchanged."""

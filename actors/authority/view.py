@@ -14,6 +14,7 @@ from types import MappingProxyType
 from actors.authority.permit import Permit
 from messages.audience import (
     Audience,
+    OwnerPrivate,
     delegation_chain,
     earliest_expiry,
     is_sandboxed,
@@ -22,6 +23,7 @@ from messages.audience import (
     run_ids,
 )
 from messages.errors import AudienceMissing, AudienceStale, Denied, Sandboxed, StoreAmbiguous, WritesDisabled
+from messages.operator import Operator, Scope
 from storage.layout import StoreLayout
 
 
@@ -47,6 +49,13 @@ class AuthorityView:
     members: Mapping[str, Membership] = field(default_factory=lambda: MappingProxyType({}))
     layouts: Mapping[str, StoreLayout] = field(default_factory=lambda: MappingProxyType({}))
     ended_runs: frozenset[str] = frozenset()
+    operator_read: bool = True
+    shared_gateway: bool = False
+
+    @property
+    def rights(self) -> tuple[bool, bool, bool]:
+        """What the configuration switches on and off for everybody."""
+        return self.writes_enabled, self.operator_read, self.shared_gateway
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,39 @@ def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now:
         epoch=view.epoch,
         expires_at=earliest_expiry(audience),
     )
+
+
+def resolve_operator(
+    view: AuthorityView, operator: Operator, agent: str | None, *, scope: Scope, write: bool, now: datetime
+) -> Permit | Unbound:
+    """The permit of an operator on the private partition of ``agent``'s store (``None``: the first agent it may see).
+
+    Raises ``Denied`` (no scope, another's agent, operator reading switched off), ``StoreAmbiguous``,
+    ``WritesDisabled``.
+    """
+    require_scope(view, operator, scope)
+    seen = [name for name in view.members if operator.agents is None or name in operator.agents]
+    chosen = next(iter(seen), None) if agent is None else agent
+    if chosen is None or chosen not in seen:
+        raise Denied("There is no such agent for this operator.", field="agent")
+    return resolve(view, OwnerPrivate(chosen), write=write, now=now)
+
+
+def require_scope(view: AuthorityView, operator: Operator, scope: Scope) -> None:
+    """Raise ``Denied`` unless the operator may do what needs ``scope``."""
+    if not operator.may(scope):
+        raise Denied(f"This needs the scope {scope}.", scope=scope)
+    if scope != "operator.admin":
+        if not view.operator_read:
+            raise Denied("Reading by operators is switched off by the configuration (operatorRead: false).")
+        if view.shared_gateway and not operator.may("operator.admin"):
+            raise Denied("Several people share this gateway: reading needs the scope operator.admin.", scope=scope)
+
+
+def may_move(view: AuthorityView, operator: Operator, vault_id: str) -> bool:
+    """Whether every agent that uses the store is one of the operator's."""
+    users = [name for name, member in view.members.items() if member.vault_id == vault_id]
+    return operator.agents is None or (bool(users) and all(name in operator.agents for name in users))
 
 
 def _require_current(view: AuthorityView, audience: Audience, now: datetime) -> None:

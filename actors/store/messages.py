@@ -26,6 +26,8 @@ class RunTool(Request[JsonObject]):
     request: ToolRequest
     permit: Permit
     writes: bool
+    actor: str | None = None
+    """Who is written into history; the permit's agent unless an operator asks."""
 
 
 @dataclass(frozen=True, slots=True)

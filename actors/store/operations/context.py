@@ -25,6 +25,7 @@ from messages.errors import (
     VaultMismatch,
 )
 from messages.json_types import JsonObject
+from messages.operator import AcceptDeletionsRequest, OperatorDiagnosticsRequest, OperatorStatusRequest
 from messages.tools import (
     GitState,
     HistoryRequest,
@@ -113,6 +114,7 @@ CLOCK_TOLERANCE_MS: Final = 24 * 3_600_000
 
 _ANSWERED_WHILE_PENDING: Final = (
     StatusRequest, HistoryRequest, RevisionRequest, MutationRequest, ResumeRequest, WriteRequest,
+    OperatorStatusRequest, OperatorDiagnosticsRequest, AcceptDeletionsRequest,
 )  # fmt: skip
 
 

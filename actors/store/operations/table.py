@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from actors.store.operations.adopt import adopt
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.edit_body import edit_body
 from actors.store.operations.grep import grep
 from actors.store.operations.history import history, mutation, resume, revision
+from actors.store.operations.looking_after import accept_deletions, operator_diagnostics, operator_status
 from actors.store.operations.lookup import lookup
 from actors.store.operations.ontology import ontology
 from actors.store.operations.record import record
@@ -13,6 +15,12 @@ from actors.store.operations.records import records
 from actors.store.operations.remember import remember
 from actors.store.operations.save_page import save_page
 from actors.store.operations.status import status
+from messages.operator import (
+    AcceptDeletionsRequest,
+    AdoptNotesRequest,
+    OperatorDiagnosticsRequest,
+    OperatorStatusRequest,
+)
 from messages.tools import (
     EditBodyRequest,
     GrepRequest,
@@ -60,5 +68,13 @@ def run(context: OperationContext, request: ToolRequest) -> Outcome:
             return mutation(context, request)
         case ResumeRequest():
             return resume(context, request)
+        case OperatorStatusRequest():
+            return operator_status(context, request)
+        case OperatorDiagnosticsRequest():
+            return operator_diagnostics(context, request)
+        case AdoptNotesRequest():
+            return adopt(context, request)
+        case AcceptDeletionsRequest():
+            return accept_deletions(context, request)
         case _:
             raise NotImplementedError(f"no operation for {type(request).__name__}")

@@ -1,0 +1,82 @@
+"""Work on a store that no lane has open: one short-lived actor for one task, supervised like every other.
+
+Source: DESIGN.md (The tree), decisions.md sections 4 and 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.supervision import ActorSettings, ChildSpec, Corruption, Envelope, GuardedActor, Request
+from messages.errors import InternalError, Quarantined
+from storage import relocation
+from storage.layout import Layout, StoreLayout
+from storage.publication import Adoption
+from storage.relocation import Move, Moved
+from storage.session import StoreSession
+from storage.state.connection import StorageCorrupt
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptVault(Request[Adoption]):
+    """Take the vault of this store as it is."""
+
+    layout: StoreLayout
+    actor: str
+    git: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFolder(Request[Moved]):
+    """Bring a store's folder to its new place, or leave everything as it was."""
+
+    layout: Layout
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
+class FinishMove(Request[tuple[str, ...]]):
+    """The registry has switched: remove the original of a copy. Answers the paths that had to stay."""
+
+    layout: Layout
+    move: Move
+
+
+@dataclass(frozen=True, slots=True)
+class UndoMove(Request[bool]):
+    """The registry has not switched: the store lies at its old place again."""
+
+    layout: Layout
+    move: Move
+
+
+class Caretaker(GuardedActor):
+    """Does what it is asked and holds nothing between two requests."""
+
+    def on_ask(self, message: object, envelope: Envelope) -> object:
+        match message:
+            case AdoptVault(layout, actor, git):
+                try:
+                    return StoreSession.adopt(layout, actor=actor, git=git)
+                except StorageCorrupt as error:
+                    raise Corruption(
+                        Quarantined("The store's database is damaged; restore it from a backup.", reason="damaged")
+                    ) from error
+            case MoveFolder(layout, move):
+                return relocation.move_folder(layout, move)
+            case FinishMove(layout, move):
+                return relocation.finish(layout, move)
+            case UndoMove(layout, move):
+                relocation.undo(layout, move)
+                return True
+            case _:
+                raise InternalError(f"A caretaker takes no {type(message).__name__}.")
+
+
+def caretaker_name(vault_id: str) -> str:
+    return f"caretaker {vault_id}"
+
+
+def caretaker_spec(vault_id: str) -> ChildSpec:
+    """Never started again: what it did not finish is found by the next opening."""
+    return ChildSpec(caretaker_name(vault_id), Caretaker, restart="temporary", settings=ActorSettings())

@@ -1,0 +1,91 @@
+"""What an operator asks of one open store: how it is, what is wrong with which file, and the loss that was refused.
+
+Complete responses: paths and generations are shown, text of records never. Source: stores-and-access.md (Caller
+authority), decisions.md section 7 (``operator.*``), WRITE-PATH.md section 6.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from actors.store.operations.context import OperationContext
+from actors.store.operations.status import status
+from messages.json_types import JsonObject
+from messages.operator import AcceptDeletionsRequest, OperatorDiagnosticsRequest, OperatorStatusRequest
+from messages.tools import StatusRequest
+from storage.records import format_instant
+from storage.state import journal
+
+STATUS_FINDINGS: Final = 20
+"""How many findings status carries; diagnostics has them all."""
+
+COMMANDS: Final[dict[str, str]] = {
+    "deletions_refused": "knowledge store accept-deletions",
+    "vault_older_than_database": "knowledge store adopt",
+    "database_older_than_vault": "knowledge store adopt",
+    "checkpoint_conflict": "knowledge store adopt",
+    "manifest_missing": "knowledge store adopt",
+}
+"""The command with which a person settles a state that only a person may settle."""
+
+
+def operator_status(context: OperationContext, request: OperatorStatusRequest) -> JsonObject:
+    """The agent's own view, and beside it the notices of recovery, an adoption, and the first findings."""
+    publisher = context.session.store.publisher
+    live = context.session.live
+    shown = status(context, StatusRequest())
+    shown["state"] = "open" if context.blocked is None else "blocked"
+    if context.blocked is not None:
+        shown["refusal"] = refusal(context.blocked.code, context.blocked.message, dict(context.blocked.fields))
+    if live.reason:
+        shown["liveReason"] = live.reason
+    shown["generation"] = publisher.pair.generation
+    shown["recovery"] = {
+        "kind": publisher.report.kind,
+        "finished": list(publisher.report.finished),
+        "paths": [{"path": notice.path, "what": notice.happened} for notice in publisher.report.notices],
+    }
+    shown["notices"] = list(publisher.report.messages)
+    adoption = journal.last_adoption(publisher.db)
+    if adoption is not None:
+        at_ns, actor, what = adoption
+        told: JsonObject = {key: what[key] for key in ("code", "database", "vault", "now") if key in what}
+        shown["adopted"] = {"at": format_instant(at_ns // 1_000_000), "actor": actor, **told}
+    shown["diagnostics"] = _diagnostics(context, STATUS_FINDINGS)
+    return shown
+
+
+def operator_diagnostics(context: OperationContext, request: OperatorDiagnosticsRequest) -> JsonObject:
+    """Findings by path, at most 1,000, with their number and whether some are left out."""
+    return _diagnostics(context, request.limit)
+
+
+def accept_deletions(context: OperationContext, request: AcceptDeletionsRequest) -> JsonObject:
+    """Record as gone what is gone, however much it is; ``removed`` counts files."""
+    session = context.session
+    before = context.catalogue.file_count()
+    session.accept_deletions()
+    try:
+        session.refresh(context.check)
+    finally:
+        session.accept_deletions(False)
+    left = context.catalogue.file_count()
+    return {"removed": max(before - left, 0), "files": left}
+
+
+def refusal(code: str, message: str, fields: JsonObject) -> JsonObject:
+    """What keeps a store or a partition from answering, with the command that settles it where there is one."""
+    shown: JsonObject = {"code": code, "message": message, **fields}
+    if code in COMMANDS:
+        shown["command"] = COMMANDS[code]
+    return shown
+
+
+def _diagnostics(context: OperationContext, limit: int) -> JsonObject:
+    found, total = context.session.diagnostics(limit)
+    return {
+        "findings": [finding.to_json() for finding in found],
+        "total": total,
+        "truncated": total > len(found),
+        "withheld": context.session.uncovered().get("withheld", 0),
+    }
