@@ -1,4 +1,7 @@
-"""``python -m stress``: agents at work while the lane is crashed under them; non-zero on any broken promise."""
+"""``python -m stress``: agents at work while the lane is crashed under them; non-zero on any broken promise.
+
+``python -m stress bench`` measures instead; see :mod:`stress.bench`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,12 @@ SWITCH_INTERVAL_SECONDS: Final = 0.0005
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the workload twice, without and with crashes, and judge the second run. 0: every promise kept."""
-    options = _options(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["bench"]:
+        from stress.bench.main import main as bench  # the crash run needs nothing of it
+
+        return bench(given[1:])
+    options = _options(given)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     logging.disable(logging.CRITICAL)
     with _state_dir(options.state_dir) as folder:

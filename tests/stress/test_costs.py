@@ -1,0 +1,215 @@
+"""What an operation costs does not depend on how many records there are: counted, at two sizes that are far apart.
+
+Each operation runs first to warm up (statements prepared, folders made and watched) and is then counted. Search is
+asked for a word that stands in equally many records, since ranking a hit is work for each hit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from messages.json_types import JsonObject
+from messages.tools import ToolRequest, parse_arguments
+from stress.bench.counters import Counts, Meter, metered
+from stress.bench.store import BenchStore, Desk, lookup, make_store, remember
+
+SEED: Final = 11
+PLANTED: Final = "quixotically"
+TREES: Final = 30
+"""Tables and indexes that one claim touches. A tree of ten times as many rows may be a level deeper, and a page may
+split: so many pages more at most, for each claim, whatever the sizes."""
+PAGE_BYTES: Final = 4_096 + 24
+
+
+@dataclass(slots=True)
+class Warm:
+    """A store of a size, open, with its index built, and a way to count one operation on it."""
+
+    meter: Meter
+    desk: Desk
+
+    def counts(self, prepare: Callable[[Desk], ToolRequest]) -> Counts:
+        """The second run's counts; between the runs the background work is done, as it would be by then."""
+        self._run(prepare)
+        return self._run(prepare)
+
+    def _run(self, prepare: Callable[[Desk], ToolRequest]) -> Counts:
+        self.desk.catch_up()
+        self.desk.merge()
+        self.desk.sync()
+        self.desk.partition.refresh()
+        request = prepare(self.desk)
+        with self.meter.counting() as counted:
+            self.desk.run(request)
+        return counted
+
+
+Prepare = Callable[[Desk], ToolRequest]
+
+
+def first_page(desk: Desk) -> JsonObject:
+    """What an agent has read of the page with the number 0."""
+    hits = desk.run(lookup(0))["hits"]
+    assert isinstance(hits, list)
+    [found] = hits
+    assert isinstance(found, dict)
+    return found
+
+
+def an_edit(desk: Desk) -> ToolRequest:
+    page = first_page(desk)
+    arguments: JsonObject = {
+        "requestId": str(uuid.uuid4()),
+        "id": page["id"],
+        "expectedRevision": page["revision"],
+        "expectedHash": page["hash"],
+        "title": page["title"],
+        "type": "person",
+        "body": f"Rewritten as {uuid.uuid4()}.",
+    }
+    return parse_arguments("knowledge_save_page", arguments)
+
+
+def a_reading(desk: Desk) -> ToolRequest:
+    return parse_arguments("knowledge_record", {"id": first_page(desk)["id"]})
+
+
+def a_search(_: Desk) -> ToolRequest:
+    return parse_arguments("knowledge_grep", {"query": PLANTED})
+
+
+def a_lookup_after_an_edit_outside(desk: Desk) -> ToolRequest:
+    """A person saves a page in place, with as many bytes as before."""
+    [path] = desk.store.private.glob("projects/*/page-1-of-the-bench.md")
+    data = path.read_bytes()
+    path.write_bytes(data[:-9] + uuid.uuid4().hex[:8].encode() + b"\n")
+    return lookup(0)
+
+
+READS: Final[dict[str, Prepare]] = {
+    "a lookup": lambda _: lookup(2),
+    "a search": a_search,
+    "reading a record": a_reading,
+    "a lookup after an edit outside": a_lookup_after_an_edit_outside,
+}
+WRITES: Final[dict[str, Prepare]] = {
+    "one claim": lambda _: remember(0),
+    "twenty claims": lambda _: remember(0, 20),
+    "an edit of a page": an_edit,
+}
+CLAIMS: Final = {"one claim": 1, "twenty claims": 20, "an edit of a page": 1, "a lookup after an edit outside": 1}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("notes")
+
+
+def opened(cache: Path, meter: Meter, size: int) -> Warm:
+    store: BenchStore = make_store(cache / f"state-{size}", cache, seed=SEED, size=size, progress=lambda _: None)
+    desk = Desk(store)
+    desk.partition.refresh()
+    items: list[JsonObject] = [{"text": f"Number {n} was {PLANTED} noted.", "kind": "fact"} for n in range(5)]
+    arguments: JsonObject = {
+        "requestId": str(uuid.uuid4()),
+        "attribution": "a test",
+        "excerpt": "User: so it was.",
+        "items": [*items],
+    }
+    desk.run(parse_arguments("knowledge_remember", arguments))
+    desk.catch_up()
+    desk.merge()
+    desk.sync()
+    return Warm(meter, desk)
+
+
+def both(cache: Path, sizes: tuple[int, int]) -> Iterator[tuple[Warm, Warm]]:
+    with metered() as meter:
+        small, large = (opened(cache, meter, size) for size in sizes)
+        yield small, large
+        small.desk.close()
+        large.desk.close()
+
+
+@pytest.fixture(scope="module")
+def stores(cache: Path) -> Iterator[tuple[Warm, Warm]]:
+    yield from both(cache, (200, 2_000))
+
+
+@pytest.fixture(scope="module")
+def large_stores(cache: Path) -> Iterator[tuple[Warm, Warm]]:
+    yield from both(cache, (1_000, 10_000))
+
+
+def assert_costs_the_same(warm: tuple[Warm, Warm], name: str) -> None:
+    prepare = {**READS, **WRITES}[name]
+    small, large = (store.counts(prepare) for store in warm)
+    assert large.stable() == small.stable()
+    allowed = TREES * PAGE_BYTES * CLAIMS.get(name, 0)
+    assert abs(large.database_bytes - small.database_bytes) <= allowed
+    assert small.points or small.statements, "nothing was counted"
+
+
+@pytest.mark.parametrize("name", [*READS, *WRITES])
+def test_an_operation_costs_as_much_with_ten_times_the_records(stores: tuple[Warm, Warm], name: str) -> None:
+    assert_costs_the_same(stores, name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", [*READS, *WRITES])
+def test_an_operation_costs_as_much_at_ten_thousand_records_as_at_a_thousand(
+    large_stores: tuple[Warm, Warm], name: str
+) -> None:
+    assert_costs_the_same(large_stores, name)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_syncs_exactly_once_in_its_callers_path(stores: tuple[Warm, Warm], name: str) -> None:
+    for warm in stores:
+        counts = warm.counts(WRITES[name])
+        assert counts.syncs == 1
+        assert counts.points["accept.commit"] == 1
+        assert counts.statements["PRAGMA synchronous=FULL"] == 1
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_syncs_nothing(stores: tuple[Warm, Warm], name: str) -> None:
+    assert stores[1].counts(READS[name]).syncs == 0
+
+
+@pytest.mark.parametrize("name", ["a lookup", "reading a record", "a search"])
+def test_a_read_of_an_unchanged_vault_writes_nothing_and_scans_nothing(stores: tuple[Warm, Warm], name: str) -> None:
+    counts = stores[1].counts(READS[name])
+    assert (counts.database_bytes, counts.file_bytes, counts.scanned) == (0, 0, 0)
+    assert counts.of("scan.list", "scan.look", "edits.read") == 0
+
+
+def test_an_edit_outside_costs_one_reading_of_one_file(stores: tuple[Warm, Warm]) -> None:
+    counts = stores[1].counts(a_lookup_after_an_edit_outside)
+    assert counts.points["edits.read"] == 1
+    assert counts.of("scan.list") == 0
+
+
+def test_a_batch_costs_less_than_four_times_one_claim_in_everything_that_waits(stores: tuple[Warm, Warm]) -> None:
+    one, batch = (stores[0].counts(WRITES[name]) for name in ("one claim", "twenty claims"))
+    for waiting in ("accept.commit", "settle.commit", "manifest.place", "watch.read", "open.manifest"):
+        assert batch.points[waiting] <= 4 * max(1, one.points[waiting]), waiting
+
+
+def test_the_meter_sees_a_cost_that_grows(stores: tuple[Warm, Warm]) -> None:
+    """An operation that looks at every file is found out."""
+
+    def scanning(desk: Desk) -> ToolRequest:
+        desk.partition._watch.invalidate()
+        return lookup(0)
+
+    small, large = (warm.counts(scanning) for warm in stores)
+    assert large.stable() != small.stable()
+    assert large.of("scan.list") > small.of("scan.list")
