@@ -8,8 +8,11 @@ Source: stores-and-access.md (Runtime, Limits), decisions.md sections 2 and 4, W
 
 from __future__ import annotations
 
+import errno
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from messages.errors import DeletionsRefused, ScanIncomplete
@@ -18,6 +21,7 @@ from storage import files
 from storage.files import Stamp, UnsafeFile
 from storage.publication import ExternalChange, Publisher
 from storage.records import Finding, ParsedRecord, Record, content_hash, parse_record
+from storage.state import history
 from storage.state.catalogue import CatalogueWriter, known_revision
 from storage.state.catalogue_reader import CatalogueReader, KnownFile
 from storage.vault import may_hide_a_change
@@ -25,19 +29,49 @@ from storage.vault import may_hide_a_change
 FOLD_IN_FILES: Final = 500
 FOLD_IN_BYTES: Final = 16 * 1024 * 1024
 DELETION_GUARD_RECORDS: Final = 20
+LOSSES_COUNT_TOGETHER_SECONDS: Final = 60.0
 
 FAULT_POINTS: Final = (
     ("edits.folder", "opening the folder of a file that changed"),
     ("edits.read", "reading a file that changed"),
+    ("edits.lease", "asking whether a program is in the middle of writing a file"),
     ("edits.stamps", "noting what was read and found unchanged, or may not be read"),
 )
 
+_NO_FOLDER: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _REFUSED: Final = {
     "too_large": f"The file has more than {RECORD_MAX_BYTES} bytes and is not read; shorten it.",
     "symlink": "The file is a symbolic link and is not followed.",
     "hardlink": "The file has a second name (a hard link) and is not read; make it a copy.",
     "not_regular": "This is no regular file.",
+    "unreadable": "The file may not be read by this program; give it the right to.",
 }
+
+
+class RecentLosses:
+    """How many records of a partition were lost within the last minute, and how many there were before."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._since = 0.0
+        self._known = 0
+        self.lost = 0
+
+    def known_before(self, count: Callable[[], int]) -> int:
+        """The number of files when the minute began; it begins with the first loss after a minute without."""
+        now = self._monotonic()
+        if not self._known or now - self._since > LOSSES_COUNT_TOGETHER_SECONDS:
+            self.forget()
+            self._known = count()
+        self._since = now
+        return self._known
+
+    def add(self, lost: int) -> None:
+        self.lost = max(0, self.lost + lost)
+
+    def forget(self) -> None:
+        """Begin anew: a person has accepted what was lost."""
+        self._known = self.lost = 0
 
 
 class OutsideEdits:
@@ -52,26 +86,40 @@ class OutsideEdits:
         self._partition = catalogue.partition
         self._watching = watching
         self._unchanged: list[tuple[str, Stamp]] = []
-        self._refused: list[tuple[str, Stamp, Finding]] = []
+        self._refused: list[tuple[str, Stamp | None, Finding]] = []
+        self.unfinished: set[str] = set()
+        """Records that a program is in the middle of saving in place: to be looked at again with the next query."""
 
-    def guard_deletions(self, seen: Mapping[str, Stamp | None]) -> None:
+    def guard_deletions(self, seen: Mapping[str, Stamp | None], losses: RecentLosses) -> None:
         """Refuse to record the loss of more than 20 records and more than half of the partition.
 
-        A record whose file was renamed or moved is not lost. Raises ``DeletionsRefused``.
+        Losses of the last minute count together, since a folder that is emptied is seen in many small steps. A record
+        whose file was renamed or moved is not lost. Raises ``DeletionsRefused``.
         """
         gone = [path for path, stamp in seen.items() if stamp is None and self._catalogue.file(path) is not None]
-        known = self._catalogue.file_count() if len(gone) > DELETION_GUARD_RECORDS else 0
-        if len(gone) <= DELETION_GUARD_RECORDS or len(gone) * 2 <= known:
+        if losses.lost:
+            # What is put back is not lost any more.
+            losses.add(-sum(stamp is not None and self._catalogue.file(path) is None for path, stamp in seen.items()))
+        if not gone:
             return
-        moved = self._ids_of(path for path, stamp in seen.items() if stamp is not None)
-        lost = sum(entry is None or entry.id not in moved for entry in map(self._catalogue.by_path, gone))
-        if lost > DELETION_GUARD_RECORDS and lost * 2 > known:
+        known = losses.known_before(self._catalogue.file_count)
+        earlier = losses.lost
+        if earlier + len(gone) > DELETION_GUARD_RECORDS and (earlier + len(gone)) * 2 > known:
+            moved = self._ids_of(path for path, stamp in seen.items() if stamp is not None)
+            gone = [path for path in gone if self._is_lost(path, moved)]
+        total = earlier + len(gone)
+        if total > DELETION_GUARD_RECORDS and total * 2 > known:
             raise DeletionsRefused(
-                f"{lost} of {known} records of this partition have vanished at once, as when a folder is unmounted. "
+                f"{total} of {known} records of this partition have vanished at once, as when a folder is unmounted. "
                 "Put them back, or run `knowledge store accept-deletions` if they are meant to be gone.",
-                missing=lost,
+                missing=total,
                 known=known,
             )
+        losses.add(len(gone))
+
+    def _is_lost(self, path: str, moved: set[str]) -> bool:
+        entry = self._catalogue.by_path(path)
+        return entry is None or entry.id not in moved
 
     def record(
         self, seen: Mapping[str, Stamp | None], *, looked_at: int, check: Callable[[], None]
@@ -85,8 +133,7 @@ class OutsideEdits:
         size = 0
         for done, path in enumerate(sorted(seen)):
             check()
-            change = self._change(path, seen[path])
-            if change is not None:
+            for change in self._changes(path, seen[path]):
                 batch.append(change)
                 size += 0 if change.after is None else len(change.after)
             if len(batch) >= FOLD_IN_FILES or size >= FOLD_IN_BYTES:
@@ -101,39 +148,55 @@ class OutsideEdits:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _change(self, path: str, stamp: Stamp | None) -> ExternalChange | None:
-        """What became of one path; ``None`` when it holds what the catalogue says."""
+    def _changes(self, path: str, stamp: Stamp | None) -> Sequence[ExternalChange]:
+        """What became of one path, in order; empty when it holds what the catalogue says."""
         known = self._catalogue.file(path)
         if stamp is None:
-            return None if known is None else self._removal(path, known)
+            return () if known is None else self._removal(path, known)
         try:
             data, read_stamp = self._read(path)
         except FileNotFoundError:
-            return None if known is None else self._removal(path, known)
+            return () if known is None else self._removal(path, known)
+        except PermissionError:
+            # Without a stamp: a right can be given in ways that leave no trace in the file's own times.
+            return self._refusal(path, known, None, "unreadable")
         except UnsafeFile as error:
-            finding = Finding(error.reason, "", _REFUSED[error.reason])
-            self._refused.append((path, stamp, finding))
-            return None if known is None or not known.hash else self._removal(path, known)
+            return self._refusal(path, known, stamp, error.reason)
         vouched = read_stamp if self._vouches(read_stamp) else None
         if known is not None and known.hash == content_hash(data):
             if vouched is not None:
                 self._unchanged.append((path, vouched))
-            return None
+            return ()
         before = None if known is None or not known.hash else known.hash
         parsed = parse_record(data, path)
         if not isinstance(parsed, ParsedRecord):
-            return ExternalChange(path, before, data, vouched)
+            return (ExternalChange(path, before, data, vouched),)
         record = parsed.record
-        return ExternalChange(path, before, data, vouched, record.id, self._revision_of(record), record.lifecycle)
+        revision = self._revision_of(record)
+        standing = None if before is None else self._catalogue.by_path(path)
+        if standing is None or standing.id == record.id or known is None:
+            return (ExternalChange(path, before, data, vouched, record.id, revision, record.lifecycle),)
+        # The file became another record: the one that it was has left it, which its own history must say.
+        return (
+            *self._removal(path, known),
+            ExternalChange(path, None, data, vouched, record.id, revision, record.lifecycle),
+        )
 
-    def _removal(self, path: str, known: KnownFile) -> ExternalChange | None:
+    def _refusal(
+        self, path: str, known: KnownFile | None, stamp: Stamp | None, reason: str
+    ) -> Sequence[ExternalChange]:
+        """The file is there and must not, or cannot, be read: named, and what was known of it is no answer any more."""
+        self._refused.append((path, stamp, Finding(reason, "", _REFUSED[reason])))
+        return () if known is None or not known.hash else self._removal(path, known)
+
+    def _removal(self, path: str, known: KnownFile) -> Sequence[ExternalChange]:
         if not known.hash:  # it was never read, so there is nothing to keep
             self._projection_remove(path)
-            return None
+            return ()
         entry = self._catalogue.by_path(path)
         if entry is None:
-            return ExternalChange(path, known.hash, None)
-        return ExternalChange(path, known.hash, None, None, entry.id, entry.revision, entry.lifecycle)
+            return (ExternalChange(path, known.hash, None),)
+        return (ExternalChange(path, known.hash, None, None, entry.id, entry.revision, entry.lifecycle),)
 
     def _projection_remove(self, path: str) -> None:
         with self._publisher.transaction(full=False, point="edits.stamps"):
@@ -169,19 +232,49 @@ class OutsideEdits:
         return self._watching or not may_hide_a_change(stamp, time.time_ns())
 
     def _revision_of(self, record: Record) -> int:
-        known = max((entry.revision for entry in self._catalogue.by_id(record.id)), default=1)
-        return known_revision(record.revision, known)
+        """The file's, or the last one known, be it of a record that was broken or away meanwhile."""
+        known = max((entry.revision for entry in self._catalogue.by_id(record.id)), default=None)
+        if known is None:
+            last = history.latest(self._publisher.db, self._partition, record.id)
+            known = None if last is None else last.revision
+        return known_revision(record.revision, known or 1)
 
     def _read(self, path: str) -> tuple[bytes, Stamp]:
+        with self._folder(path) as (folder, name):
+            try:
+                return files.read_file(folder, name, limit=RECORD_MAX_BYTES, at="edits.read")
+            except BlockingIOError as error:
+                raise ScanIncomplete("A file keeps changing while it is read; try again.", path=path) from error
+
+    @contextmanager
+    def _folder(self, path: str) -> Iterator[tuple[int, str]]:
+        """The open folder of a path, and the name in it."""
+        """The file's bytes and stamp. Raises ``FileNotFoundError``, ``PermissionError``, ``UnsafeFile``, and
+        ``ScanIncomplete`` when they cannot be had for a reason that is not the file's own."""
         folder_path, name = files.split(path)
         whole = f"{self._partition.key}/{folder_path}" if folder_path else self._partition.key
         try:
             folder = files.open_folder(self._publisher.root_fd, whole, at="edits.folder")
-        except NotADirectoryError as error:
-            raise FileNotFoundError(path) from error
+        except OSError as error:
+            if error.errno in _NO_FOLDER:
+                raise FileNotFoundError(path) from error
+            raise _unfinished(path, error) from error
         try:
             return files.read_file(folder, name, limit=RECORD_MAX_BYTES, at="edits.read")
+        except (FileNotFoundError, PermissionError):
+            raise
         except BlockingIOError as error:
             raise ScanIncomplete("A file keeps changing while it is read; try again.", path=path) from error
+        except OSError as error:
+            raise _unfinished(path, error) from error
         finally:
             files.close(folder)
+
+
+def _unfinished(path: str, error: OSError) -> ScanIncomplete:
+    return ScanIncomplete(
+        f"A file of this partition cannot be read ({os.strerror(error.errno or errno.EIO)}), so nothing is answered from "
+        "the others alone; try again, and check the disk if it goes on.",
+        path=path,
+        reason=errno.errorcode.get(error.errno or 0, "EIO"),
+    )

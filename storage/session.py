@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from messages.errors import PublicationPending, StoreUnavailable
@@ -166,6 +166,7 @@ class PartitionSession:
         self._entries = 0
         self._accept_deletions = False
         self._losses = RecentLosses()
+        self._unfinished: frozenset[str] = frozenset()
         self.touched = 0
         """Rises whenever rows may have changed: with each publication and each edit that was taken over."""
         self._catalogue = CatalogueReader(self._publisher.db, partition)
@@ -344,6 +345,8 @@ class PartitionSession:
             self._entries = scanned.entries
             found = {path: stamp for path, stamp in scanned.files.items() if path != ONTOLOGY_NAME}
             return self._compare(found), self.partition == PRIVATE
+        if self._unfinished:
+            changes = replace(changes, paths=changes.paths | self._unfinished)
         seen = dict(self._watch.observe(changes, self.catalogue.paths_below))
         touched = ONTOLOGY_NAME in seen
         seen.pop(ONTOLOGY_NAME, None)
@@ -361,6 +364,7 @@ class PartitionSession:
             edits.guard_deletions(seen, self._losses)
         self.touched += bool(seen)
         yield from edits.record(seen, looked_at=looked_at, check=check)
+        self._unfinished = frozenset(edits.unfinished)
         self._accept_deletions = False
 
     def _compare(self, found: Mapping[str, Stamp]) -> dict[str, Stamp | None]:

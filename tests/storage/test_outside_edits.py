@@ -12,6 +12,7 @@ from messages.errors import DeletionsRefused, StoreUnavailable
 from messages.json_types import JsonValue
 from messages.vocabulary import PRIVATE
 from storage.layout import StoreLayout
+from storage.outside_edits import RecentLosses
 from tests.kit.store import Desk, copy_store, make_store, write_note
 
 PEOPLE = 30
@@ -70,15 +71,48 @@ def test_the_loss_of_more_than_20_records_and_more_than_half_is_refused(desk: De
     assert error.fields["missing"] == 21
 
 
-def test_the_loss_of_20_records_or_of_half_is_recorded(desk: Desk) -> None:
+def test_the_loss_of_half_is_recorded(desk: Desk) -> None:
     paths = people(desk, 60)
     assert len(listed(desk)) == 60
+    for path in paths[:30]:
+        path.unlink()
+    assert len(listed(desk)) == 30
+
+
+def test_the_loss_of_20_of_21_records_is_recorded(desk: Desk) -> None:
+    paths = people(desk, 21)
+    assert len(listed(desk)) == 21
     for path in paths[:20]:
         path.unlink()
-    assert len(listed(desk)) == 40
-    for path in paths[20:40]:
+    assert len(listed(desk)) == 1
+
+
+def test_records_that_vanish_one_by_one_within_a_minute_count_together(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for path in paths[:20]:
         path.unlink()
-    assert len(listed(desk)) == 20
+        desk.call("lookup", {"query": "Nobody"})
+    paths[20].unlink()
+    error = desk.fails("lookup", {"query": "Nobody"})
+    assert isinstance(error, DeletionsRefused)
+    assert (error.fields["missing"], error.fields["known"]) == (21, PEOPLE)
+    for path in paths[:21]:
+        note(desk, path.stem, f"Person {path.stem}")
+    assert len(listed(desk)) == PEOPLE
+    paths[0].unlink()
+    assert len(listed(desk)) == PEOPLE - 1
+
+
+def test_losses_that_are_a_minute_apart_do_not_count_together() -> None:
+    now = 0.0
+    losses = RecentLosses(lambda: now)
+    assert losses.known_before(lambda: 30) == 30
+    losses.add(15)
+    now = 59.0
+    assert (losses.known_before(lambda: 15), losses.lost) == (30, 15)
+    now = 119.5
+    assert (losses.known_before(lambda: 15), losses.lost) == (15, 0)
 
 
 def test_the_deletion_guard_answers_again_once_the_folder_is_back(desk: Desk) -> None:
@@ -191,6 +225,28 @@ def test_a_lost_database_is_noticed_before_the_next_answer(desk: Desk) -> None:
     assert error.fields["reason"] == "database_lost"
     os.rename(desk.layout.root / "elsewhere.sqlite", desk.layout.state_database)
     assert desk.call("lookup", {"query": "Plan"})["state"] == "found"
+
+
+def test_half_of_a_save_in_place_is_not_taken_for_the_end_of_a_record(desk: Desk) -> None:
+    page = desk.page("Plan", body="one")
+    path = desk.path_of(str(page["id"]))
+    text = path.read_bytes()
+    with path.open("r+b") as editor:
+        editor.truncate(0)
+        editor.flush()
+        assert desk.record(page["id"])["body"] == "one\n"
+        editor.write(text.replace(b"one", b"two"))
+        editor.flush()
+        # It reads as a record again, so it is exact although the program has not closed it.
+        assert desk.record(page["id"])["body"] == "two\n"
+        editor.seek(0)
+        editor.truncate(0)
+        editor.flush()
+        assert desk.record(page["id"])["body"] == "two\n"
+    # Closed and still empty: now that is what the person left.
+    assert desk.call("record", {"id": page["id"]})["record"] is None
+    path.write_bytes(text)
+    assert desk.record(page["id"])["body"] == "one\n"
 
 
 def _list(value: JsonValue) -> list[JsonValue]:
