@@ -107,8 +107,8 @@ def bound_ms(text: str) -> int | None:
 
 def format_instant(ms: int) -> str:
     """``2026-09-21T10:00:00.000Z``: how every instant is written. Sorts as text. Raises outside the years 1-9999."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return f"{moment.strftime('%Y').zfill(4)}{moment.strftime('-%m-%dT%H:%M:%S')}.{moment.microsecond // 1000:03d}Z"
+    # Every record that is read has its instants written anew, and `strftime` takes twice as long.
+    return f"{(_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec='milliseconds')[:23]}Z"
 
 
 def instant_ms(moment: datetime) -> int:
