@@ -129,6 +129,7 @@ class Lane(GuardedActor):
                 session.abandon()
                 raise
         except StorageCorrupt as error:
+            self._settings.gate.recovered(self._settings.vault_id)
             raise Corruption(_corrupt(self._settings.vault_id)) from error
         self._session = session
         self._settings.gate.recovered(self._settings.vault_id)
@@ -156,7 +157,7 @@ class Lane(GuardedActor):
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
             case RunTool():
-                with _corruption(self._settings.vault_id):
+                with _corruption(self._settings):
                     try:
                         return self._run(Prepare(message, envelope))
                     except KnowledgeError as error:
@@ -166,7 +167,7 @@ class Lane(GuardedActor):
                 raise InternalError(f"The lane takes no {type(message).__name__}.")
 
     def on_tell(self, message: object) -> None:
-        with _corruption(self._settings.vault_id):
+        with _corruption(self._settings):
             if self._session is None:
                 self._while_closed(message)
                 return
@@ -465,14 +466,18 @@ def _corrupt(vault_id: str) -> Quarantined:
 
 
 class _corruption:  # noqa: N801 - reads as a statement
-    """Turns damaged bytes into the quarantine of this store; other stores are not touched."""
+    """Turns damaged bytes into the quarantine of this store; other stores are not touched.
 
-    def __init__(self, vault_id: str) -> None:
-        self._vault_id = vault_id
+    A fence that the damage left taken is released: nothing more is committed by a store in quarantine.
+    """
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> Literal[False]:
         if isinstance(error, StorageCorrupt):
-            raise Corruption(_corrupt(self._vault_id)) from error
+            self._settings.gate.recovered(self._settings.vault_id)
+            raise Corruption(_corrupt(self._settings.vault_id)) from error
         return False

@@ -282,6 +282,8 @@ class Supervisor(GuardedActor):
 
     def _reconcile(self) -> None:
         """Bring the children nearer to what is wanted; called after everything that may have changed it."""
+        if self._ending is not None:
+            return  # what was started now would be left without a parent
         if self._quiesced is not None and self._quiesced():
             self._quiesced = None
             self.context.tell_parent(Quiesced(self.context.name, self.context.incarnation))
