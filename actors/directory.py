@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -14,7 +15,7 @@ from actors.store.lane import StoreSettings
 from actors.store.tree import store_name, store_spec
 from actors.supervision import ActorHandle, InboxLimits, Reply, Request, Timer, Tree
 from messages.envelope import Cancellation, Deadline
-from messages.errors import Busy, Stopping
+from messages.errors import Busy, Stopping, StoreOpening
 from messages.json_types import JsonObject
 
 SWEEP_SHARE: Final = 4
@@ -89,12 +90,23 @@ class _CountedHandle:
 class StoreDirectory:
     """The local directory: a store is a supervisor below the root of this process's tree. Any thread."""
 
-    def __init__(self, tree: Tree, *, inbox: InboxLimits, idle_seconds: float, max_live: int) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        *,
+        inbox: InboxLimits,
+        idle_seconds: float,
+        max_live: int,
+        wanted: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """``wanted`` says of a store that it stays open however long nobody asks it anything."""
         self._tree = tree
         self._clock = tree.environment.clock
         self._inbox = inbox
         self._idle = idle_seconds
         self._max_live = max_live
+        self._wanted = wanted
+        self._held: set[str] = set()
         # Reentrant: a supervisor that refuses a stop answers at once, on this thread.
         self._lock = threading.RLock()
         self._live: dict[str, _Live] = {}
@@ -108,6 +120,11 @@ class StoreDirectory:
         with self._lock:
             if self._closed:
                 opened.fail(Stopping("The runtime is stopping; the call did not run."))
+                return opened
+            if vault_id in self._held:
+                opened.fail(
+                    StoreOpening("The store is being moved or mended; the call did not run. Try again shortly.")
+                )
                 return opened
             live = self._live.get(vault_id)
             if live is not None and live.stopping is None:
@@ -126,6 +143,56 @@ class StoreDirectory:
         else:
             stopping.add_done_callback(lambda _: self._start(vault_id, settings, started))
         return opened
+
+    def hold(self, vault_id: str) -> Reply[bool]:
+        """Stop a store and open it for nobody until :meth:`release`; answered when it is down.
+
+        Fails, and holds nothing, with ``Busy`` (somebody holds it), ``Stopping``, or when it does not stop.
+        """
+        held: Reply[bool] = Reply()
+        with self._lock:
+            if self._closed:
+                held.fail(Stopping("The runtime is stopping; nothing was done."))
+                return held
+            if vault_id in self._held:
+                held.fail(Busy("The store is being moved or mended already; try again when that is done."))
+                return held
+            self._held.add(vault_id)
+            live = self._live.get(vault_id)
+            if live is not None and live.stopping is None:
+                self._stop(vault_id)
+            stopping = None if live is None else live.stopping
+
+        def stopped(reply: Reply[bool]) -> None:
+            error = reply.error()
+            if error is None:
+                held.succeed(True)
+            else:
+                self._let_go(vault_id)
+                held.fail(error)
+
+        if stopping is None:
+            held.succeed(True)
+        else:
+            stopping.add_done_callback(stopped)
+        return held
+
+    def release(self, vault_id: str, settings: StoreSettings | None = None) -> Reply[bool]:
+        """End a hold; with ``settings`` the store runs by them from now on, out of a quarantine too."""
+        released: Reply[bool] = Reply()
+        if settings is None:
+            self._let_go(vault_id)
+            released.succeed(True)
+            return released
+
+        def served(_: Reply[bool]) -> None:
+            # A store that was never started, or is in no quarantine, has nothing to be released from.
+            self._let_go(vault_id)
+            released.succeed(True)
+
+        spec = store_spec(settings, self._inbox)
+        self._tree.root.release(store_name(vault_id), spec).add_done_callback(served)
+        return released
 
     def lane(self, vault_id: str) -> ActorHandle:
         """The handle on a store's lane, whether it runs or not."""
@@ -148,7 +215,7 @@ class StoreDirectory:
     def busy(self) -> bool:
         """Whether any store has unanswered requests."""
         with self._lock:
-            return any(live.unanswered for live in self._live.values())
+            return bool(self._held) or any(live.unanswered for live in self._live.values())
 
     def close(self) -> None:
         """Open nothing more; the tree stops what runs."""
@@ -184,9 +251,13 @@ class StoreDirectory:
                 return
             limit = self._clock.monotonic() - self._idle
             for vault_id, live in list(self._live.items()):
-                if self._is_idle(live) and live.used_at <= limit:
+                if self._is_idle(live) and live.used_at <= limit and not self._wanted(vault_id):
                     self._stop(vault_id)
             self._timer = self._clock.call_later(self._idle / SWEEP_SHARE, self._sweep)
+
+    def _let_go(self, vault_id: str) -> None:
+        with self._lock:
+            self._held.discard(vault_id)
 
     def _stop(self, vault_id: str) -> None:
         """Holds the lock; the supervisor answers on its own thread."""

@@ -18,6 +18,8 @@ import orjson
 
 from actors.authority import Authority, AwaitView, BindAgent, EndRun, Permit, PermitGate, Policy, Unbound
 from actors.directory import StoreDirectory, StoreHandle
+from actors.events import EventHub, PendingEvent, Subscription
+from actors.operators import Operators, PendingOperation, Surroundings
 from actors.store.lane import StoreSettings
 from actors.store.messages import RunTool
 from actors.supervision import (
@@ -32,8 +34,9 @@ from actors.supervision import (
 )
 from messages.audience import require_well_formed
 from messages.envelope import Call, Deadline
-from messages.errors import FailedClosed, InternalError, KnowledgeError, ReadOnlyGrant, Stopping
+from messages.errors import DeadlineExceeded, FailedClosed, InternalError, KnowledgeError, ReadOnlyGrant, Stopping
 from messages.json_types import JsonObject
+from messages.operator import OperatorCall, Subscriber
 from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
 from storage.layout import Layout, StoreLayout
 from storage.vault import ScanLimits
@@ -191,11 +194,24 @@ class Runtime:
             environment=environment,
         )
         self._authority = self._tree.handle(AUTHORITY)
+        self._events = EventHub(self.gate, self._tree.environment.clock)
         self._stores = StoreDirectory(
             self._tree,
             inbox=self._settings.inbox(),
             idle_seconds=self._settings.idle,
             max_live=self._settings.max_live_stores,
+            wanted=lambda vault_id: self._events.wanted(vault_id),
+        )
+        self._operators = Operators(
+            Surroundings(
+                layout=layout,
+                gate=self.gate,
+                tree=self._tree,
+                authority=self._authority,
+                stores=self._stores,
+                settings_of=self._store_settings,
+                git=self._settings.git,
+            )
         )
         self._closing = threading.Event()
 
@@ -215,6 +231,41 @@ class Runtime:
         except KnowledgeError as error:
             pending.fail(error)
         return pending
+
+    def operate(self, call: OperatorCall) -> PendingOperation:
+        """The same for an operator's request."""
+        pending = PendingOperation(self.gate, call)
+        clock = self._tree.environment.clock
+        overdue = clock.call_later(
+            max(call.deadline.remaining(clock.monotonic), 0.0),
+            lambda: pending.fail(
+                DeadlineExceeded("There was no answer by the deadline; what was begun goes on.", retry="unknown")
+            ),
+        )
+        pending.add_done_callback(lambda _: overdue.cancel())
+        if self._closing.is_set():
+            pending.fail(Stopping("The runtime is stopping; the request did not run."))
+        else:
+            try:
+                self._when_ready(lambda: self._operators.start(pending), pending, call.deadline)
+            except KnowledgeError as error:
+                pending.fail(error)
+        return pending
+
+    def subscribe(self, subscriber: Subscriber, ready: Callable[[PendingEvent], None]) -> Subscription:
+        """Tell ``ready`` of each event for this subscriber, to be delivered like an answer, until the subscription is
+        ended. The store is opened and stays open, so that edits are seen; none is created.
+
+        Raises the refusals of an audience or operator without the right to read, ``Stopping`` and ``Restarting``.
+        """
+        if self._closing.is_set():
+            raise Stopping("The runtime is stopping; nothing was subscribed.")
+        subscription = self._events.subscribe(subscriber, ready)
+        permit = subscription.permit()
+        layout = None if permit is None else self.gate.layout_of(permit.vault_id)
+        if permit is not None and layout is not None:
+            self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
+        return subscription
 
     def end_run(self, run_id: str, deadline: Deadline) -> Reply[bool]:
         """Make a run's audiences stale; answered when no save and no answer under them can follow any more."""
@@ -247,7 +298,9 @@ class Runtime:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _when_ready(self, proceed: Callable[[], None], pending: PendingCall, deadline: Deadline) -> None:
+    def _when_ready(
+        self, proceed: Callable[[], None], pending: PendingCall | PendingOperation, deadline: Deadline
+    ) -> None:
         """Run ``proceed`` now, or once the authority has published its first view."""
         if self.gate.open():
             proceed()
@@ -304,10 +357,11 @@ class Runtime:
             now_ms=self._now_ms,
             limits=ScanLimits(entries=self._settings.scan_entries),
             git=self._settings.git,
+            events=self._events,
         )
 
 
-def _guarded(pending: PendingCall, reply: Reply[R], proceed: Callable[[R], None]) -> None:
+def _guarded(pending: PendingCall | PendingOperation, reply: Reply[R], proceed: Callable[[R], None]) -> None:
     """Continue a call with an earlier reply's value; whatever goes wrong becomes the call's answer."""
     error = reply.error()
     if error is not None:

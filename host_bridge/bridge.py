@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 from actors.authority import Policy
+from actors.events import PendingEvent, Subscription
+from actors.operators import PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from host_bridge.config import Configuration, ConfigurationFile
 from host_bridge.owner.lock import OwnerLock, take_owner_lock
@@ -23,6 +25,7 @@ from messages.audience import Audience
 from messages.envelope import Call, Deadline
 from messages.errors import InvalidArgument, Stopping
 from messages.json_types import JsonObject
+from messages.operator import OperatorCall, Subscriber
 from messages.schemas import export_tools
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
 from storage.layout import Layout, resolve_state_dir
@@ -111,6 +114,14 @@ class KnowledgeBridge:
         """Accept a call of a door; never blocks, never raises."""
         return self._runtime.submit(call)
 
+    def operate(self, call: OperatorCall) -> PendingOperation:
+        """Accept an operator's request of a door; never blocks, never raises."""
+        return self._runtime.operate(call)
+
+    def subscribe(self, subscriber: Subscriber, ready: Callable[[PendingEvent], None]) -> Subscription:
+        """Hear of changes until the subscription is ended; ``ready`` must not block. Raises ``KnowledgeError``."""
+        return self._runtime.subscribe(subscriber, ready)
+
     def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]:
         """The tools in a host's shape; all of them unless a profile is named."""
         return export_tools(format, profile)
@@ -160,6 +171,8 @@ class KnowledgeBridge:
                 {agent: stores for agent in current.agent_ids if (stores := current.named_stores_of(agent))}
             ),
             writes_enabled=current.writes_enabled,
+            operator_read=current.operator_read,
+            shared_gateway=current.gateway.shared,
         )
 
 

@@ -116,6 +116,11 @@ def result_line(request_id: RequestId, result: JsonValue) -> bytes:
     return dump({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
+def notification_line(method: str, params: JsonObject) -> bytes:
+    """Something told that nobody asked for."""
+    return dump({"jsonrpc": "2.0", "method": method, "params": params})
+
+
 def error_line(request_id: RequestId | None, number: int, message: str, data: JsonObject | None = None) -> bytes:
     error: JsonObject = {"code": number, "message": message}
     if data is not None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, assert_never
+from typing import Protocol, TypeAlias, TypeVar, assert_never
 
 import host_bridge
 from host_bridge import jsonrpc
@@ -35,12 +35,23 @@ from messages.host import (
     parse_params,
 )
 from messages.json_types import JsonObject, JsonValue
+from messages.operator import (
+    OPERATOR_METHODS,
+    SUBSCRIBE,
+    Operator,
+    OperatorCall,
+    Subscriber,
+    parse_operator_call,
+    parse_subscription,
+)
 from messages.schemas import ToolFormat
 
 OPEN_CALLS_MAX = 256
+SUBSCRIPTIONS_MAX = 16
 _log = logging.getLogger(__name__)
 
 Method: TypeAlias = Callable[[JsonObject], JsonValue]
+_C = TypeVar("_C", Call, OperatorCall)
 
 
 class Service(Protocol):
@@ -48,11 +59,21 @@ class Service(Protocol):
 
     def submit(self, call: Call) -> PendingAnswer: ...
 
+    def operate(self, call: OperatorCall) -> PendingAnswer: ...
+
+    def subscribe(self, subscriber: Subscriber, ready: Callable[[PendingAnswer], None]) -> Subscription: ...
+
     def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]: ...
 
     def health(self) -> JsonObject: ...
 
     def busy(self) -> bool: ...
+
+
+class Subscription(Protocol):
+    """What a door holds of somebody who listens."""
+
+    def end(self) -> None: ...
 
 
 class OpenCalls:
@@ -142,11 +163,13 @@ class RpcPeer:
         outbox: Outbox,
         *,
         caller: Audience | None = None,
+        operator: Operator | None = None,
         methods: Mapping[str, Method] | None = None,
         on_shutdown: Callable[[], None] | None = None,
         after_shutdown: Callable[[], None] | None = None,
     ) -> None:
-        """``caller`` is the audience of calls that carry none; ``methods`` are answered in the reader's thread.
+        """``caller`` is the audience of calls that carry none, ``operator`` who asks where a request names nobody;
+        ``methods`` are answered in the reader's thread.
 
         ``on_shutdown`` drains whatever this peer's ``shutdown`` ends, before the answer, in a thread of its own;
         ``after_shutdown`` runs there once the answer is in the outbox.
@@ -156,6 +179,8 @@ class RpcPeer:
         self._service = service
         self._outbox = outbox
         self._caller = caller
+        self._operator = operator
+        self._subscriptions: list[Subscription] = []
         self._methods = dict(methods or {})
         self._on_shutdown = on_shutdown
         self._after_shutdown = after_shutdown
@@ -188,14 +213,23 @@ class RpcPeer:
         """From now on calls are refused with ``stopping``; open ones go on."""
         self._stopping = True
 
+    def end_subscriptions(self) -> None:
+        """The connection is over: nothing is told any more."""
+        for subscription in self._subscriptions:
+            subscription.end()
+        self._subscriptions.clear()
+
     def _answer(self, request: Request) -> None:
         if request.method == "tools.call":
-            self._tools_call(request)
+            self._call(request, self._call_of, self._service.submit)
+            return
+        if request.method in OPERATOR_METHODS:
+            self._call(request, self._operator_call_of(request.method), self._service.operate)
             return
         if request.method == "shutdown":
             self._shut_down(request)
             return
-        method = self._methods.get(request.method)
+        method = self._subscribe if request.method == SUBSCRIBE else self._methods.get(request.method)
         outcome = self._outcome(
             lambda: self._host_method(request.method, request.params) if method is None else method(request.params)
         )
@@ -225,9 +259,23 @@ class RpcPeer:
             case _:
                 assert_never(parsed)
 
-    def _tools_call(self, request: Request) -> None:
+    def _operator_call_of(self, method: str) -> Callable[[JsonObject], OperatorCall]:
+        return lambda params: parse_operator_call(method, params, peer=self._operator)
+
+    def _subscribe(self, params: JsonObject) -> JsonValue:
+        """From now on ``event`` notifications leave between the answers, each under its own read lease."""
+        if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
+            raise Busy(f"This connection has {SUBSCRIPTIONS_MAX} subscriptions; use one of them.")
+        subscriber = parse_subscription(params, caller=self._caller, peer=self._operator)
+        self._subscriptions.append(self._service.subscribe(subscriber, self._tell))
+        return {}
+
+    def _tell(self, event: PendingAnswer) -> None:
+        self._outbox.put_answer(event, lambda told: jsonrpc.notification_line("event", told), _unheard)
+
+    def _call(self, request: Request, parse: Callable[[JsonObject], _C], submit: Callable[[_C], PendingAnswer]) -> None:
         try:
-            call = self._call_of(request.params)
+            call = parse(request.params)
             if self._stopping:
                 raise Stopping("The runtime is shutting down; the call did not run.")
             self.calls.open(request.id, call.cancellation)
@@ -249,7 +297,7 @@ class RpcPeer:
             return jsonrpc.refusal_line(request.id, error)
 
         try:
-            pending = self._service.submit(call)
+            pending = submit(call)
         except Exception:  # noqa: BLE001 - the bridge promises not to raise; the caller still gets its one answer
             _log.exception("a call could not be submitted", extra={"correlation": call.correlation_id})
             self._outbox.put(refuse(InternalError("The call could not be submitted; the log has the details.")))
@@ -288,6 +336,11 @@ class RpcPeer:
                 self._after_shutdown()
 
         threading.Thread(target=drain, name="shutdown", daemon=True).start()
+
+
+def _unheard(error: KnowledgeError) -> bytes:
+    """An event that could not be told is not answered for: nobody asked for it."""
+    return b""
 
 
 class _NoSuchMethod(Exception):

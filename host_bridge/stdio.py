@@ -33,6 +33,10 @@ class StdioHost:
     def stop_accepting(self) -> None:
         self._peer.stop_accepting()
 
+    def wait_idle(self, seconds: float) -> bool:
+        """Let open calls end; whether they did."""
+        return self._peer.calls.wait_idle(seconds)
+
     def finish(self) -> None:
         """The runtime has drained: write what is left, the answer to ``shutdown`` last, and end the threads."""
         self._drained.set()
@@ -45,8 +49,11 @@ class StdioHost:
         self._reader.close()
 
     def _run(self) -> None:
-        for line in self._reader:
-            self._peer.receive(line)
+        try:
+            for line in self._reader:
+                self._peer.receive(line)
+        finally:
+            self._peer.end_subscriptions()
         self._on_end("stdin closed")
 
     def _shut_down(self) -> None:

@@ -263,7 +263,7 @@ class Restarting(Unavailable):
 
 
 class Quarantined(Unavailable):
-    """The store was taken out of service; ``knowledge doctor`` explains."""
+    """The store was taken out of service; ``knowledge status`` explains."""
 
     code = "quarantined"
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from actors.authority.gate import PermitGate
+from actors.events import EventSink, Silence
 from actors.store.checkpoints import Checkpoints
 from actors.store.messages import (
     CatchUp,
@@ -52,6 +53,7 @@ from messages.errors import (
     StoreUnavailable,
 )
 from messages.vocabulary import PRIVATE, Partition
+from messages.json_types import JsonObject
 from storage.layout import StoreLayout
 from storage.search import SearchIndex
 from storage.session import PartitionSession, StoreSession
@@ -83,6 +85,7 @@ class StoreSettings:
     tick: float = 2.0
     sync_at_entries: int = 256
 
+    events: EventSink = field(default_factory=Silence)
 
 @dataclass(frozen=True, slots=True)
 class _OpenNextSlice:
@@ -100,6 +103,9 @@ class Lane(GuardedActor):
         self._indexes: dict[Partition, SearchIndex] = {}
         self._indexed: dict[Partition, int] = {}
         self._syncing = False
+        self._touched: dict[Partition, int] = {}
+        self._announced: dict[Partition, int] = {}
+        self._last_health: JsonObject = {}
         self._checkpoints = Checkpoints(enabled=settings.git)
         self._indexer = context.ask_handle("helpers/indexer")
         self._verifier = context.ask_handle("helpers/evidence verifier")
@@ -119,6 +125,7 @@ class Lane(GuardedActor):
             self.context.publish({"vaultId": self._settings.vault_id, "closed": refusal.code})
         self.context.start_timer(self._settings.tick, Tick())
 
+            self._settings.events.publish(self._settings.vault_id, PRIVATE, "status")
     def _open_store(self) -> None:
         """Open database and vault and finish what a crash left; the scan follows in slices."""
         try:
@@ -159,7 +166,9 @@ class Lane(GuardedActor):
             case RunTool():
                 with _corruption(self._settings):
                     try:
-                        return self._run(Prepare(message, envelope))
+                        outcome = self._run(Prepare(message, envelope))
+                        self._announce()
+                        return outcome
                     except KnowledgeError as error:
                         self._answer_refusal(envelope, error)
                         return PARKED
@@ -190,6 +199,22 @@ class Lane(GuardedActor):
                     raise InternalError(f"The lane takes no {type(message).__name__}.")
 
     def _while_closed(self, message: object) -> None:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Tell who listens which partitions have changed since the last time."""
+        session = self._session
+        if session is None:
+            return
+        for partition in session.opened():
+            key = partition.partition
+            if self._touched.get(key) == partition.touched:
+                continue
+            self._touched[key] = partition.touched
+            change = partition.catalogue.change
+            if self._announced.get(key) != change:
+                self._announced[key] = change
+                self._settings.events.publish(self._settings.vault_id, key, "changed")
         """Nothing runs in the background of a store that could not be opened, and nothing was begun that could end."""
         if isinstance(message, Tick):
             self.context.start_timer(self._settings.tick, message)
@@ -306,7 +331,7 @@ class Lane(GuardedActor):
 
         return OperationContext(
             session=partition,
-            agent=permit.agent,
+            agent=message.actor or permit.agent,
             now_ms=self._settings.now_ms(),
             fence=fence,
             check=check,
@@ -402,13 +427,9 @@ class Lane(GuardedActor):
         self.context.publish(
             {
                 "vaultId": session.vault_id,
-                "live": private.live.live,
                 "generation": session.publisher.pair.generation,
                 "unpruned": session.publisher.unpruned,
-                "pending": session.publisher.pending() is not None,
-                "git": git.to_json(),
-                "recovery": session.publisher.report.kind,
-                "notices": list(session.publisher.report.messages),
+                **state,
             }
         )
 
@@ -422,6 +443,16 @@ class Lane(GuardedActor):
             opened = SearchIndex.open(
                 session.layout.search_index(partition),
                 vault_id=session.vault_id,
+        state: JsonObject = {
+            "live": private.live.live,
+            "pending": session.publisher.pending() is not None,
+            "git": git.to_json(),
+            "recovery": session.publisher.report.kind,
+            "notices": list(session.publisher.report.messages),
+        }
+        if state != self._last_health:
+            self._last_health = state
+            self._settings.events.publish(session.vault_id, PRIVATE, "status")
                 partition=partition.key,
                 catalogue=catalogue_identity(session.publisher.db),
                 read_only=True,
@@ -458,7 +489,7 @@ class Lane(GuardedActor):
 
 def _corrupt(vault_id: str) -> Quarantined:
     return Quarantined(
-        "The store's database is damaged and was taken out of service; run `knowledge doctor`.",
+        "The store's database is damaged and was taken out of service; see `knowledge status`.",
         vaultId=vault_id,
         reason="damaged",
         retry="never",

@@ -40,6 +40,8 @@ class ReleaseChild(Request[bool]):
     """Put a quarantined child back into service with a clean record; ``False`` if it was not quarantined."""
 
     name: str
+    spec: ChildSpec | None = None
+    """What it is started by from now on; ``None``: as before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,8 +85,8 @@ class Supervisor(GuardedActor):
             case QuarantineChild(name, reason):
                 child = self._find(name)
                 return self._quarantine(child, reason, None, envelope)
-            case ReleaseChild(name):
-                return self._release(self._find(name))
+            case ReleaseChild(name, spec):
+                return self._release(self._find(name), spec)
             case _:
                 raise InvalidArgument(
                     f"{self.context.name} is a supervisor and takes no {type(message).__name__}.", field="message"
@@ -144,9 +144,11 @@ class Supervisor(GuardedActor):
         self._reconcile()
         return PARKED
 
-    def _release(self, child: Child) -> bool:
+    def _release(self, child: Child, spec: ChildSpec | None) -> bool:
         if child.slot.quarantine is None:
             return False
+        if spec is not None:
+            child.spec = spec
         child.slot.quarantine = None
         child.history.clear()
         child.wanted = True

@@ -56,9 +56,9 @@ class SupervisorHandle(ActorHandle):
         """Take a child out of service. ``True`` once it is down."""
         return self.ask(QuarantineChild(name, reason), deadline=self._deadline(_COMMAND_SECONDS))
 
-    def release(self, name: str) -> Reply[bool]:
-        """Put a quarantined child back into service; ``False`` if it was not quarantined."""
-        return self.ask(ReleaseChild(name), deadline=self._deadline(_COMMAND_SECONDS))
+    def release(self, name: str, spec: ChildSpec | None = None) -> Reply[bool]:
+        """Put a quarantined child back into service, by another ``spec`` if given; ``False`` if it was in none."""
+        return self.ask(ReleaseChild(name, spec), deadline=self._deadline(_COMMAND_SECONDS))
 
     def child(self, name: str) -> ActorHandle:
         """A handle on the child called ``name``, whether it runs or not."""

@@ -16,12 +16,14 @@ __all__ = ["main"]
 
 _PACKAGES = ("actors", "messages", "storage")
 _COMMANDS = {
+    "adopt": "host_bridge.cli.adopt",
     "call": "host_bridge.cli.call",
     "demo": "host_bridge.cli.demo",
     "mcp": "host_bridge.cli.mcp",
     "serve": "host_bridge.cli.serve",
     "status": "host_bridge.cli.status",
     "stop": "host_bridge.cli.stop",
+    "store": "host_bridge.cli.store",
 }
 
 

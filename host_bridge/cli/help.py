@@ -10,7 +10,9 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge demo                     watch it do its main job, on a throw-away state directory
   knowledge mcp                      the server to put into an MCP client's configuration
   knowledge call TOOL '{...}'        call one tool, as the agent would
-  knowledge status                   is an owner running, and how is it?
+  knowledge status                   is an owner running, how is it, and what should you know?
+  knowledge adopt PATH...            make pages of plain Markdown files in the vault
+  knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
   knowledge help COMMAND             options, examples and exit statuses of one command
@@ -35,6 +37,21 @@ _CALLER = """\
 _STATE = "  --state-dir DIR                the state directory"
 
 COMMANDS = {
+    "adopt": f"""\
+knowledge adopt PATH... - make pages of plain Markdown files that lie in the vault
+
+Each file gets the envelope that a record needs: an id, a title (its first heading, else its name) and a type (by its
+folder, else note). Every byte of its text stays; a frontmatter keeps its keys and comments. All files or none. PATH is
+a file of the agent's private folder, or a path below that folder as `knowledge status` shows it.
+
+  --type T                       the page type, instead of the one that the folder suggests
+  --agent A                      whose vault (default: the first agent of the configuration)
+  --json                         the receipt on one line
+{_STATE}
+
+Example:
+  knowledge adopt notes/reading-list.md people/ada.md
+""",
     "call": f"""\
 knowledge call TOOL [JSON] - call one tool and print its answer
 
@@ -79,16 +96,38 @@ Examples:
   echo '{{"jsonrpc": "2.0", "id": 1, "method": "tools.list", "params": {{"format": "mcp"}}}}' | knowledge serve --stdio
 """,
     "status": f"""\
-knowledge status - is an owner running, and how is it?
+knowledge status - is an owner running, how is it, and what should you know?
 
-It starts nothing and creates nothing.
+It starts and creates nothing. Of a running owner it shows the store of an agent too: what recovery did, which files
+cannot be read as records and why, Git, and what you have to decide.
 
+  --agent A                      whose store (default: the first agent of the configuration)
   --live                         start an owner when there is none
-  --json                         one compact line
+  --json                         one compact line, complete
 {_STATE}
 
 Example:
   knowledge status --json
+""",
+    "store": f"""\
+knowledge store accept-deletions [--agent A]   record a loss of files that was refused because it was most of them
+knowledge store adopt [--agent A] --yes        take the vault as it is, when it and the database disagree
+knowledge store relocate ID PATH               move a store's folder; PATH must not exist yet
+
+accept-deletions: when most of a partition is gone at once (a disk that is not mounted, an emptied folder), nothing is
+recorded until you say so. Putting the files back needs no command.
+adopt: for a store that says vault_older_than_database, database_older_than_vault, checkpoint_conflict or
+manifest_missing. Restoring the half that matches is the other way. Nothing that history holds is lost.
+relocate: by rename on one disk, else as a copy that is compared with its original before that goes. `knowledge status`
+shows the ID. For a folder that you moved by hand, name the place where it lies now.
+
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge store accept-deletions
+  knowledge store adopt --yes
+  knowledge store relocate 6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11 /data/knowledge-store
 """,
     "stop": f"""\
 knowledge stop - end the owner: running calls may finish, then it closes its databases

@@ -25,6 +25,7 @@ from messages import control
 from messages.audience import Audience, parse_audience
 from messages.errors import InvalidArgument, Stopping
 from messages.json_types import JsonObject, JsonValue
+from messages.operator import LOCAL_OPERATOR
 
 if TYPE_CHECKING:
     from host_bridge.mcp import McpSession
@@ -94,6 +95,7 @@ class Session:
         except Exception:  # noqa: BLE001 - one connection's defect must not take the owner down
             _log.exception("a connection failed")
         finally:
+            self._peer.end_subscriptions()
             self._outbox.close()
             if self._mcp is not None:
                 self._mcp.close()
@@ -126,6 +128,7 @@ class Session:
             self._server.service,
             self._outbox,
             caller=caller,
+            operator=LOCAL_OPERATOR,
             methods=self._methods,
             on_shutdown=self._shut_down,
             after_shutdown=self._reader.stop,
@@ -146,6 +149,7 @@ class Session:
         match params.get("door"):
             case "rpc":
                 if caller is not None:
+                    self._peer.end_subscriptions()
                     self._peer = self._new_peer(mint_audience(caller, self._server.default_agent()))
             case "mcp":
                 audience = mint_audience(caller or {}, self._server.default_agent())

@@ -1,0 +1,330 @@
+"""What operators ask, from the check of their scope to the answer: in the lane, or in a caretaker while no lane runs.
+
+Starting a request never blocks; every request gets one typed answer, handed over only while its operator may still have
+it. Any thread; what goes on between two replies runs on whichever thread answers.
+
+Source: stores-and-access.md (Caller authority), decisions.md sections 4, 6 and 7.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar, assert_never
+
+from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
+from actors.directory import StoreDirectory, StoreHandle
+from actors.store.caretaker import AdoptVault, FinishMove, MoveFolder, UndoMove, caretaker_name, caretaker_spec
+from actors.store.lane import StoreSettings
+from actors.store.messages import RunTool
+from actors.store.operations.looking_after import refusal
+from actors.supervision import ActorHandle, Reply, Request, Tree
+from messages.envelope import Deadline
+from messages.errors import Denied, FailedClosed, InternalError, KnowledgeError, NotFound
+from messages.json_types import JsonObject
+from messages.operator import (
+    AcceptDeletionsRequest,
+    AdoptNotesRequest,
+    AdoptStoreRequest,
+    OperatorCall,
+    OperatorDiagnosticsRequest,
+    OperatorStatusRequest,
+    RelocateStoreRequest,
+)
+from storage.layout import Layout, StoreLayout
+from storage.publication import Adoption
+from storage.relocation import Move, Moved
+
+MOVE_SECONDS: Final = 3_600.0
+"""A copy of a large store takes as long as it takes; the caller's own deadline ends its waiting, not the move."""
+ADOPT_SECONDS: Final = 300.0
+
+logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+
+class PendingOperation:
+    """One operator's request on its way; a pending answer like a tool call's. Any thread."""
+
+    __slots__ = ("_gate", "_reply", "_started", "_vault_id", "call")
+
+    def __init__(self, gate: PermitGate, call: OperatorCall) -> None:
+        self.call = call
+        self._gate = gate
+        self._reply: Reply[JsonObject] = Reply()
+        self._started = time.monotonic()
+
+    def add_done_callback(self, callback: Callable[[PendingOperation], None], /) -> None:
+        """Run ``callback(self)`` once the answer is there: at once if it is, else on the answering thread."""
+        self._reply.add_done_callback(lambda _: callback(self))
+
+    def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
+        """Hand the answer over if the operator may still do what was asked; else raise the typed refusal."""
+        result = self._reply.result()
+        self._gate.require_scope(self.call.operator, self.call.scope)
+        hand_over(result)
+
+    def cancel(self) -> None:
+        """Ask for the request to end before it is accepted."""
+        self.call.cancellation.cancel()
+
+    def wait(self) -> None:
+        """Block until the answer is there. Not from an actor's thread."""
+        done: Reply[bool] = Reply()
+        self._reply.add_done_callback(lambda _: done.succeed(True))
+        done.result()
+
+    def succeed(self, result: JsonObject) -> None:
+        if self._reply.succeed(result):
+            self._log(logging.INFO, "ok")
+
+    def fail(self, error: KnowledgeError) -> None:
+        if self._reply.fail(error):
+            self._log(logging.ERROR if isinstance(error, InternalError) else logging.INFO, error.code)
+
+    def done(self) -> bool:
+        return self._reply.done()
+
+    def _log(self, level: int, outcome: str) -> None:
+        logger.log(
+            level,
+            "operator answered",
+            extra={
+                "correlation_id": self.call.correlation_id,
+                "operator": self.call.operator.id,
+                "method": self.call.tool,
+                "outcome": outcome,
+                "ms": round((time.monotonic() - self._started) * 1000, 2),
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What operators' requests need of the runtime."""
+
+    layout: Layout
+    gate: PermitGate
+    tree: Tree
+    authority: ActorHandle
+    stores: StoreDirectory
+    settings_of: Callable[[str, StoreLayout], StoreSettings]
+    git: bool
+
+
+class Operators:
+    """Runs operators' requests. One for each runtime."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._gate = around.gate
+
+    def start(self, pending: PendingOperation) -> None:
+        """Begin; what is raised is the request's answer. The authority has a view by now."""
+        call = pending.call
+        match call.request:
+            case OperatorStatusRequest():
+                self._status(pending)
+            case OperatorDiagnosticsRequest() | AcceptDeletionsRequest() | AdoptNotesRequest():
+                permit = self._permit(call)
+                self._in_lane(pending, permit, pending.succeed, pending.fail)
+            case AdoptStoreRequest():
+                self._adopt_store(pending, self._permit(call))
+            case RelocateStoreRequest():
+                self._relocate(pending, call.request)
+            case _:
+                assert_never(call.request)
+
+    # --- in the lane -----------------------------------------------------------------------------------
+
+    def _status(self, pending: PendingOperation) -> None:
+        call = pending.call
+        found = self._gate.resolve_operator(call.operator, call.agent, scope=call.scope)
+        if isinstance(found, Unbound):
+            pending.succeed({"agent": found.agent, "state": "none"})
+            return
+        named: JsonObject = {"agent": found.agent, "vaultId": found.vault_id}
+        if call.operator.may("operator.admin"):
+            layout = self._gate.layout_of(found.vault_id)
+            named["path"] = "" if layout is None else str(layout.root)
+
+        def closed(error: KnowledgeError) -> None:
+            """A store that cannot answer is exactly what status is for."""
+            if isinstance(error, InternalError | Denied):
+                pending.fail(error)
+                return
+            state = "failed_closed" if isinstance(error, FailedClosed) else "unavailable"
+            pending.succeed({**named, "state": state, "refusal": refusal(error.code, error.message, {**error.fields})})
+
+        self._in_lane(pending, found, lambda shown: pending.succeed({**named, **shown}), closed)
+
+    def _permit(self, call: OperatorCall) -> Permit:
+        writes = isinstance(call.request, AdoptNotesRequest)
+        found = self._gate.resolve_operator(call.operator, call.agent, scope=call.scope, write=writes)
+        if isinstance(found, Unbound):
+            raise NotFound("This agent has no store yet; it is created when the agent first uses it.", field="agent")
+        return found
+
+    def _in_lane(
+        self,
+        pending: PendingOperation,
+        permit: Permit,
+        succeed: Callable[[JsonObject], None],
+        fail: Callable[[KnowledgeError], None],
+    ) -> None:
+        call = pending.call
+        layout = self._gate.layout_of(permit.vault_id)
+        if layout is None:
+            raise InternalError("The store of a permit is not known to the authority.")
+        request = call.request
+        assert not isinstance(request, AdoptStoreRequest | RelocateStoreRequest)
+        message = RunTool(request, permit, isinstance(request, AdoptNotesRequest), actor=f"operator:{call.operator.id}")
+
+        def ask(handle: StoreHandle) -> None:
+            reply = handle.ask(
+                message,
+                deadline=call.deadline,
+                fairness_key=f"operator:{call.operator.id}",
+                cancellation=call.cancellation,
+                correlation_id=call.correlation_id,
+            )
+            _then(reply, succeed, fail)
+
+        opened = self._around.stores.open(permit.vault_id, self._around.settings_of(permit.vault_id, layout))
+        _then(opened, ask, fail)
+
+    # --- while no lane runs ----------------------------------------------------------------------------
+
+    def _adopt_store(self, pending: PendingOperation, permit: Permit) -> None:
+        vault_id, call = permit.vault_id, pending.call
+        layout = self._gate.layout_of(vault_id)
+        if layout is None:
+            raise InternalError("The store of a permit is not known to the authority.")
+        message = AdoptVault(layout, f"operator:{call.operator.id}", self._around.git)
+        settings = self._around.settings_of(vault_id, layout)
+
+        def adopted(adoption: Adoption) -> None:
+            shown: JsonObject = {"agent": permit.agent, "vaultId": vault_id, "adopted": adoption.to_json()}
+            self._release(vault_id, settings, lambda: self._take_over(pending, permit, shown))
+
+        def failed(error: KnowledgeError) -> None:
+            self._release(vault_id, None, lambda: pending.fail(error))
+
+        self._held(vault_id, pending, lambda: self._cared_for(vault_id, message, ADOPT_SECONDS, adopted, failed))
+
+    def _take_over(self, pending: PendingOperation, permit: Permit, shown: JsonObject) -> None:
+        """The vault stands as it is, so also what is missing in it: no guard asks again."""
+        call = pending.call
+        layout = self._gate.layout_of(permit.vault_id)
+        if layout is None:
+            raise InternalError("The store of a permit is not known to the authority.")
+        message = RunTool(AcceptDeletionsRequest(), permit, False, actor=f"operator:{call.operator.id}")
+
+        def ask(handle: StoreHandle) -> None:
+            reply = handle.ask(message, deadline=call.deadline, correlation_id=call.correlation_id)
+            _then(reply, lambda found: pending.succeed({**shown, "files": found["files"]}), partly)
+
+        def partly(error: KnowledgeError) -> None:
+            # The adoption stands; that its first scan is still under way is no failure of it.
+            pending.succeed({**shown, "opening": refusal(error.code, error.message, {})})
+
+        opened = self._around.stores.open(permit.vault_id, self._around.settings_of(permit.vault_id, layout))
+        _then(opened, ask, partly)
+
+    def _relocate(self, pending: PendingOperation, request: RelocateStoreRequest) -> None:
+        call, vault_id = pending.call, request.store
+        self._gate.require_scope(call.operator, call.scope, vault_id=vault_id)
+
+        def planned(move: Move) -> None:
+            self._held(vault_id, pending, lambda: self._move(pending, move))
+
+        plan = self._around.authority.ask(PlanMove(vault_id, request.path), deadline=call.deadline)
+        _then(plan, planned, pending.fail)
+
+    def _move(self, pending: PendingOperation, move: Move) -> None:
+        layout, vault_id = self._around.layout, move.vault_id
+
+        def failed(error: KnowledgeError) -> None:
+            self._release(vault_id, None, lambda: pending.fail(error))
+
+        def moved(how: Moved) -> None:
+            switch = self._around.authority.ask(SwitchStore(move), deadline=Deadline.after(30.0))
+            _then(switch, lambda at: switched(how, at), undone)
+
+        def undone(error: KnowledgeError) -> None:
+            # An answer that got lost may hide a switch that was made: the next start looks, and we touch nothing.
+            if error.retry == "unknown":
+                failed(error)
+                return
+            undo = UndoMove(layout, move)
+            self._cared_for(vault_id, undo, MOVE_SECONDS, lambda _: failed(error), lambda _: failed(error))
+
+        def switched(how: Moved, at: StoreLayout) -> None:
+            def finished(left: tuple[str, ...]) -> None:
+                shown: JsonObject = {"vaultId": vault_id, "path": str(at.root), "how": how.how}
+                if left:
+                    shown["left"] = {"path": str(move.source), "files": list(left)}
+                self._release(vault_id, self._around.settings_of(vault_id, at), lambda: pending.succeed(shown))
+
+            self._cared_for(vault_id, FinishMove(layout, move), MOVE_SECONDS, finished, lambda _: finished(()))
+
+        self._cared_for(vault_id, MoveFolder(layout, move), MOVE_SECONDS, moved, failed)
+
+    def _held(self, vault_id: str, pending: PendingOperation, proceed: Callable[[], None]) -> None:
+        """Go on once the store is down and nobody can open it."""
+
+        def down(_: bool) -> None:
+            if pending.call.cancellation.requested or pending.done():
+                self._around.stores.release(vault_id)
+                return
+            proceed()
+
+        _then(self._around.stores.hold(vault_id), down, pending.fail)
+
+    def _release(self, vault_id: str, settings: StoreSettings | None, proceed: Callable[[], None]) -> None:
+        self._around.stores.release(vault_id, settings).add_done_callback(lambda _: proceed())
+
+    def _cared_for(
+        self,
+        vault_id: str,
+        message: Request[R],
+        seconds: float,
+        succeed: Callable[[R], None],
+        fail: Callable[[KnowledgeError], None],
+    ) -> None:
+        """Have a caretaker of its own do it: started for this one task and stopped after it."""
+        root = self._around.tree.root
+
+        def started(caretaker: ActorHandle) -> None:
+            reply = caretaker.ask(message, deadline=Deadline.after(seconds))
+
+            def done(answered: Reply[R]) -> None:
+                # Stopped before anything goes on: the next task's caretaker has the same name.
+                stop = root.stop_child(caretaker_name(vault_id))
+                stop.add_done_callback(lambda _: _then(answered, succeed, fail))
+
+            reply.add_done_callback(done)
+
+        _then(root.start_child(caretaker_spec(vault_id)), started, fail)
+
+
+def _then(reply: Reply[R], succeed: Callable[[R], None], fail: Callable[[KnowledgeError], None]) -> None:
+    """Go on with the value of a reply; whatever goes wrong on the way goes to ``fail``."""
+
+    def answered(done: Reply[R]) -> None:
+        error = done.error()
+        if error is not None:
+            fail(error)
+            return
+        try:
+            succeed(done.result(0))
+        except KnowledgeError as refused:
+            fail(refused)
+        except Exception:
+            logger.exception("an operator's request failed")
+            fail(InternalError("The runtime failed on this request; its log has the details."))
+
+    reply.add_done_callback(answered)
