@@ -10,7 +10,7 @@ Source: stores-and-access.md (Runtime, Limits), DESIGN.md (The tree), decisions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -30,6 +30,7 @@ from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
 from storage.state.diagnostics import FileFinding, file_findings
 from storage.vault import ScanLimits, Watch, open_watch
+from storage.vault.scan import look
 
 FULL_WARNING_PERCENT: Final = 80
 
@@ -204,6 +205,17 @@ class PartitionSession:
             self._watch.invalidate()
             raise
         self._scanned = True
+
+    def read_again(self, paths: Collection[str], check: Callable[[], None] = lambda: None) -> None:
+        """Take over what these files hold, whatever their stamps say: a write through a mapping may leave no trace."""
+        looked_at = time.time_ns()
+        root = self.root_fd
+        if root is None:
+            return
+        found = look(root, paths, self._limits).found
+        seen = {path: stamp for path, stamp in found.items() if isinstance(stamp, Stamp)}
+        for _ in self._record(seen, looked_at, check):
+            pass
 
     def open_in_slices(self) -> Iterator[tuple[int, int]]:
         """The first refresh in slices, for a lane that has to answer others in between: ``(done, in all)``.

@@ -24,12 +24,14 @@ from actors.store.messages import (
     WriteCheckpoints,
 )
 from actors.store.needs import CitationKey
+from actors.store.upkeep import Found, LookThroughRepository, MergeSegments
 from actors.supervision import ActorContext, Envelope, GuardedActor, Timer
 from messages.errors import Cancelled, DeadlineExceeded, IndexUnavailable, InternalError, StoreUnavailable
+from messages.json_types import JsonObject
 from messages.vocabulary import Partition
 from storage import files
 from storage.evidence import Verdict, VerdictCache, verify
-from storage.git import Committed, commit, sync_index, tidy
+from storage.git import Committed, check, commit, sync_index, tidy
 from storage.index_feed import IndexFeed
 from storage.publication import sync_files
 from storage.search import SearchIndex
@@ -56,6 +58,8 @@ class Indexer(GuardedActor):
         match message:
             case CatchUp(partition, change):
                 return self._mended(partition, lambda: self._catch_up(partition, change, envelope))
+            case MergeSegments(partition):
+                return Found({"more": self._mended(partition, self._index(partition).merge_step)})
             case _:
                 raise InternalError(f"The indexer takes no {type(message).__name__}.")
 
@@ -152,7 +156,8 @@ class EvidenceVerifier(GuardedActor):
             if envelope.deadline.passed(self.context.clock.monotonic):
                 raise DeadlineExceeded("The evidence was not verified in time.")
 
-        cache = self._caches.setdefault(message.partition, VerdictCache())
+        kept = self._caches.setdefault(message.partition, VerdictCache())
+        cache = VerdictCache() if message.fresh else kept
         try:
             vault = files.open_root(self._settings.layout.vault, at="evidence.folder")
             try:
@@ -162,7 +167,11 @@ class EvidenceVerifier(GuardedActor):
         except OSError as error:
             raise StoreUnavailable("The partition's folder cannot be opened.", reason="missing") from error
         try:
-            return {CitationKey.of(citation): verify(citation, root, cache, check) for citation in message.citations}
+            found = {citation: verify(citation, root, cache, check) for citation in message.citations}
+            if message.fresh:
+                for citation, verdict in found.items():
+                    kept.put(citation, verdict)
+            return {CitationKey.of(citation): verdict for citation, verdict in found.items()}
         finally:
             files.close(root)
 
@@ -194,6 +203,8 @@ class GitQueue(GuardedActor):
                 if isinstance(outcome, Committed) and not more:
                     self._wait_for_idle()
                 return outcome
+            case LookThroughRepository(tidying):
+                return Found(self._look_through(tidying))
             case _:
                 raise InternalError(f"The Git queue takes no {type(message).__name__}.")
 
@@ -202,6 +213,18 @@ class GitQueue(GuardedActor):
         if self._idle is not None:
             self._idle.cancel()
             sync_index(self._settings.layout.vault, timeout=STOP_SYNC_SECONDS)
+
+    def _look_through(self, tidying: bool) -> JsonObject:
+        vault = self._settings.layout.vault
+        if not self._settings.git:
+            return {"sound": None}
+        problem = check(vault)
+        if problem is not None:
+            logger.error("the vault's repository is damaged", extra={"store": self._settings.vault_id})
+            return {"sound": False}
+        if not tidying:
+            return {"sound": True}
+        return {"sound": True, "index": sync_index(vault).state, "packed": tidy(vault)}
 
     def _wait_for_idle(self) -> None:
         if self._idle is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from actors.authority.permit import Permit
 from actors.store.needs import CitationKey
+from actors.store.upkeep import Found, UpkeepStep
 from actors.supervision import Envelope, Reply, Request
 from messages.json_types import JsonObject
 from messages.tools import ToolRequest
@@ -21,9 +22,9 @@ from storage.records import EvidenceCitation
 
 @dataclass(frozen=True, slots=True)
 class RunTool(Request[JsonObject]):
-    """To the lane: run one tool under a permit."""
+    """To the lane: run one tool, or one step of maintenance, under a permit."""
 
-    request: ToolRequest
+    request: ToolRequest | UpkeepStep
     permit: Permit
     writes: bool
     actor: str | None = None
@@ -45,7 +46,7 @@ class Prepared:
     """To the lane itself: a helper has answered for a parked request."""
 
     parked: Prepare
-    reply: Reply[int] | Reply[Mapping[CitationKey, Verdict]]
+    reply: Reply[int] | Reply[Mapping[CitationKey, Verdict]] | Reply[Found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class VerifyEvidence(Request[Mapping[CitationKey, Verdict]]):
 
     partition: Partition
     citations: tuple[EvidenceCitation, ...]
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

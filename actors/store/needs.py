@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from actors.store.upkeep import UpkeepWork
 from storage.records import EvidenceCitation
 
 
@@ -38,6 +39,15 @@ class NeedEvidence:
     """These citations must be verified against their retained files."""
 
     citations: tuple[EvidenceCitation, ...]
+    fresh: bool = False
+    """Read the files even where an earlier verdict still has the file's stamp."""
 
 
-Need: TypeAlias = NeedIndex | NeedEvidence
+@dataclass(frozen=True, slots=True)
+class NeedUpkeep:
+    """A piece of maintenance must be done by the helper it is for."""
+
+    work: UpkeepWork
+
+
+Need: TypeAlias = NeedIndex | NeedEvidence | NeedUpkeep

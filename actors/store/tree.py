@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from actors.store.auditor import Auditor
 from actors.store.helpers import EvidenceVerifier, FileSync, GitQueue, Indexer, Watcher
 from actors.store.lane import Lane, StoreSettings
 from actors.supervision import STORE_RESTARTS, ActorSettings, ChildSpec, InboxLimits, Supervisor
@@ -24,6 +25,7 @@ def store_spec(settings: StoreSettings, inbox: InboxLimits) -> ChildSpec:
         ChildSpec("indexer", partial(Indexer, settings=settings)),
         ChildSpec("evidence verifier", partial(EvidenceVerifier, settings=settings)),
         ChildSpec("file sync", FileSync),
+        ChildSpec("auditor", partial(Auditor, settings=settings)),
         ChildSpec("watcher", Watcher, stops_first=True),
     )
     children = (

@@ -14,7 +14,7 @@ Source: WRITE-PATH.md holes 6, 21, 24; decisions.md section 4 (erasure shapes st
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -31,6 +31,7 @@ Row: TypeAlias = tuple[Any, ...]
 BUSY_TIMEOUT_MS: Final = 2_000
 WAL_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 CACHE_KIB: Final = 16 * 1024
+CHECK_EVERY_STEPS: Final = 1_000
 
 
 class StorageCorrupt(Exception):
@@ -178,6 +179,23 @@ class Database:
                     self._connection.execute("ROLLBACK")
         finally:
             self._inside = False
+
+    def is_sound(self, check: Callable[[], None]) -> bool:
+        """Whether SQLite finds the whole file in order. Reads all of it; ``check`` is called meanwhile and may raise.
+
+        Raises :class:`StorageCorrupt` for damage that even the look cannot pass.
+        """
+        self._check_usable()
+
+        def go_on() -> bool:
+            check()
+            return False
+
+        self._connection.set_progress_handler(go_on, CHECK_EVERY_STEPS)
+        try:
+            return self.query("PRAGMA quick_check(1)") == [("ok",)]
+        finally:
+            self._connection.set_progress_handler(None)
 
     def checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> tuple[int, int]:
         """Copy committed pages from the WAL into the database; ``(frames in the WAL, frames copied)``."""

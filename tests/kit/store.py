@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from actors.store.needs import CitationKey, NeedEvidence, NeedIndex
+from actors.store.needs import CitationKey, NeedEvidence, NeedIndex, NeedUpkeep
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, Prepared, refresh
 from host_bridge.bridge import KnowledgeBridge
@@ -142,6 +142,8 @@ class Desk:
                     finally:
                         files.close(root)
                     prepared = replace(prepared, verdicts={**prepared.verdicts, **found})
+                case NeedUpkeep():
+                    raise AssertionError("no tool needs what maintenance needs")
                 case _:
                     self.now_ms += 1_000
                     return outcome

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from actors.store.needs import CitationKey, Need
+from actors.store.upkeep import Found, UpkeepStep
 from messages.errors import (
     DeletionsRefused,
     IndexUnavailable,
@@ -62,6 +63,8 @@ class Prepared:
     index_problem: str | None = None
     """Why the index cannot answer."""
     verdicts: Mapping[CitationKey, Verdict] = field(default_factory=dict)
+    found: Found | None = None
+    """What a helper found in a step of maintenance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ _ANSWERED_WHILE_PENDING: Final = (
 )  # fmt: skip
 
 
-def refresh(session: PartitionSession, request: ToolRequest, check: Callable[[], None]) -> Blocked | None:
+def refresh(session: PartitionSession, request: ToolRequest | UpkeepStep, check: Callable[[], None]) -> Blocked | None:
     """Bring the snapshot up to date for ``request``.
 
     While a publication cannot be finished, most of the files have vanished or a scan cannot finish, ordinary reads

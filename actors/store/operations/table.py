@@ -9,12 +9,14 @@ from actors.store.operations.grep import grep
 from actors.store.operations.history import history, mutation, resume, revision
 from actors.store.operations.looking_after import accept_deletions, operator_diagnostics, operator_status
 from actors.store.operations.lookup import lookup
+from actors.store.operations.maintenance import maintain
 from actors.store.operations.ontology import ontology
 from actors.store.operations.record import record
 from actors.store.operations.records import records
 from actors.store.operations.remember import remember
 from actors.store.operations.save_page import save_page
 from actors.store.operations.status import status
+from actors.store.upkeep import UpkeepStep
 from messages.operator import (
     AcceptDeletionsRequest,
     AdoptNotesRequest,
@@ -39,9 +41,11 @@ from messages.tools import (
 )
 
 
-def run(context: OperationContext, request: ToolRequest) -> Outcome:
+def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome:
     """Run the operation of ``request``; the lane's thread, on a fresh snapshot."""
     match request:
+        case UpkeepStep():
+            return maintain(context, request)
         case StatusRequest():
             return status(context, request)
         case OntologyRequest():
