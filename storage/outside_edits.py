@@ -170,6 +170,10 @@ class OutsideEdits:
         before = None if known is None or not known.hash else known.hash
         parsed = parse_record(data, path)
         if not isinstance(parsed, ParsedRecord):
+            if known is not None and known.state == "record" and self._is_being_written(path):
+                # Half of a save in place: what a person means is there when their program closes the file.
+                self.unfinished.add(path)
+                return ()
             return (ExternalChange(path, before, data, vouched),)
         record = parsed.record
         revision = self._revision_of(record)
@@ -188,6 +192,19 @@ class OutsideEdits:
         """The file is there and must not, or cannot, be read: named, and what was known of it is no answer any more."""
         self._refused.append((path, stamp, Finding(reason, "", _REFUSED[reason])))
         return () if known is None or not known.hash else self._removal(path, known)
+
+    def _is_being_written(self, path: str) -> bool:
+        """Whether some program has the file open for writing; ``False`` where the system cannot tell."""
+        try:
+            with self._folder(path) as (folder, name):
+                fd, _ = files.open_file(folder, name, at="edits.read")
+                try:
+                    with files.read_lease(fd, at="edits.lease") as alone:
+                        return alone is False
+                finally:
+                    files.close(fd)
+        except (FileNotFoundError, UnsafeFile):
+            return False
 
     def _removal(self, path: str, known: KnownFile) -> Sequence[ExternalChange]:
         if not known.hash:  # it was never read, so there is nothing to keep
@@ -240,17 +257,21 @@ class OutsideEdits:
         return known_revision(record.revision, known or 1)
 
     def _read(self, path: str) -> tuple[bytes, Stamp]:
+        """The file's bytes and stamp. Raises ``FileNotFoundError``, ``PermissionError``, ``UnsafeFile``, and
+        ``ScanIncomplete`` when they cannot be had for a reason that is not the file's own."""
         with self._folder(path) as (folder, name):
             try:
                 return files.read_file(folder, name, limit=RECORD_MAX_BYTES, at="edits.read")
+            except (FileNotFoundError, PermissionError):
+                raise
             except BlockingIOError as error:
                 raise ScanIncomplete("A file keeps changing while it is read; try again.", path=path) from error
+            except OSError as error:
+                raise _unfinished(path, error) from error
 
     @contextmanager
     def _folder(self, path: str) -> Iterator[tuple[int, str]]:
-        """The open folder of a path, and the name in it."""
-        """The file's bytes and stamp. Raises ``FileNotFoundError``, ``PermissionError``, ``UnsafeFile``, and
-        ``ScanIncomplete`` when they cannot be had for a reason that is not the file's own."""
+        """The open folder of a path, and the name in it. ``FileNotFoundError`` when there is no such folder."""
         folder_path, name = files.split(path)
         whole = f"{self._partition.key}/{folder_path}" if folder_path else self._partition.key
         try:
@@ -260,13 +281,7 @@ class OutsideEdits:
                 raise FileNotFoundError(path) from error
             raise _unfinished(path, error) from error
         try:
-            return files.read_file(folder, name, limit=RECORD_MAX_BYTES, at="edits.read")
-        except (FileNotFoundError, PermissionError):
-            raise
-        except BlockingIOError as error:
-            raise ScanIncomplete("A file keeps changing while it is read; try again.", path=path) from error
-        except OSError as error:
-            raise _unfinished(path, error) from error
+            yield folder, name
         finally:
             files.close(folder)
 

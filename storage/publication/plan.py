@@ -9,7 +9,7 @@ Source: WRITE-PATH.md holes 23 and 30.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from messages.errors import LimitExceeded
@@ -107,23 +107,35 @@ def _joined(first: Step, path: str, before: str | None, after: str | None, recor
 
 
 def _records(changes: list[Change]) -> tuple[RecordChange, ...]:
+    """One row for each record and path that changed; a record that left one path for another has one for both."""
     rows: dict[tuple[str | None, str], RecordChange] = {}
     for change in changes:
-        # A text that is no record has no id to gather by: its path stands for it.
-        key = (change.record_id, "" if change.record_id is not None else change.path)
         after = None if change.after is None else digest(change.after)
         row = RecordChange(change.record_id, change.revision, after, change.before, change.path, change.lifecycle)
-        other = rows.get(key)
-        if other is not None:
-            # A moved record: its old path goes, its new one comes, in either order.
-            kept = row if row.hash is not None else other
-            row = RecordChange(
-                kept.record_id,
-                kept.revision,
-                kept.hash,
-                other.before or row.before,
-                kept.path,
-                kept.lifecycle,
-            )
-        rows[key] = row
-    return tuple(rows.values())
+        earlier = rows.get((change.record_id, change.path))
+        rows[change.record_id, change.path] = row if earlier is None else replace(row, before=earlier.before)
+    of_record: dict[str | None, list[RecordChange]] = {}
+    for row in rows.values():
+        of_record.setdefault(row.record_id, []).append(row)
+    # A text that is no record has no id that could tell where it went.
+    return tuple(
+        row for record_id, found in of_record.items() for row in (found if record_id is None else _moved(found))
+    )
+
+
+def _moved(rows: list[RecordChange]) -> list[RecordChange]:
+    """The rows of one record, each that left its path joined with one that came to another, where there is one.
+
+    Several files may bear one id, and then each has its row; the one that moved unchanged is recognised by its text.
+    """
+    left = [row for row in rows if row.hash is None]
+    stands: list[RecordChange] = []
+    for row in rows:
+        if row.hash is None:
+            continue
+        if row.before is None and left:
+            source = next((other for other in left if other.before == row.hash), left[0])
+            left.remove(source)
+            row = replace(row, before=source.before)  # noqa: PLW2901 - the same row, completed
+        stands.append(row)
+    return [*left, *stands]

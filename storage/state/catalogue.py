@@ -110,8 +110,9 @@ class CatalogueWriter:
         db.execute("DELETE FROM file WHERE partition = ? AND path = ?", (number, path))
         db.execute("DELETE FROM finding WHERE partition = ? AND path = ?", (number, path))
 
-    def refuse(self, db: Database, partition: Partition, path: str, stamp: Stamp, finding: Finding) -> None:
-        """``path`` holds a file that must not be read: named in diagnostics, looked at again when it changes."""
+    def refuse(self, db: Database, partition: Partition, path: str, stamp: Stamp | None, finding: Finding) -> None:
+        """``path`` holds a file that is not read: named in diagnostics, looked at again when it changes, or at each
+        scan when ``stamp`` is ``None``."""
         number = partition_row(db, partition)
         self._forget(db, number, path)
         self._put_file(db, number, path, "", "broken", stamp)
