@@ -35,12 +35,11 @@ from actors.store.messages import (
     WatchDescriptor,
     WatchWanted,
 )
-from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedUpkeep
+from actors.store.needs import Need, NeedEvidence, NeedIndex
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
-from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepWork
-from actors.supervision import PARKED, ActorContext, ActorHandle, Corruption, Envelope, GuardedActor, TellHandle
+from actors.supervision import PARKED, ActorContext, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
 from messages.errors import (
     Cancelled,
@@ -53,8 +52,8 @@ from messages.errors import (
     StaleFence,
     StoreUnavailable,
 )
-from messages.vocabulary import PRIVATE, Partition
 from messages.json_types import JsonObject
+from messages.vocabulary import PRIVATE, Partition
 from storage.layout import StoreLayout
 from storage.search import SearchIndex
 from storage.session import PartitionSession, StoreSession
@@ -85,8 +84,8 @@ class StoreSettings:
     git: bool = True
     tick: float = 2.0
     sync_at_entries: int = 256
-
     events: EventSink = field(default_factory=Silence)
+
 
 @dataclass(frozen=True, slots=True)
 class _OpenNextSlice:
@@ -103,16 +102,15 @@ class Lane(GuardedActor):
         self._opening: Iterator[tuple[int, int]] | None = None
         self._indexes: dict[Partition, SearchIndex] = {}
         self._indexed: dict[Partition, int] = {}
-        self._syncing = False
         self._touched: dict[Partition, int] = {}
         self._announced: dict[Partition, int] = {}
         self._last_health: JsonObject = {}
+        self._syncing = False
         self._checkpoints = Checkpoints(enabled=settings.git)
         self._indexer = context.ask_handle("helpers/indexer")
         self._verifier = context.ask_handle("helpers/evidence verifier")
         self._file_sync = context.ask_handle("helpers/file sync")
         self._git_queue = context.ask_handle("helpers/git queue")
-        self._auditor = context.ask_handle("helpers/auditor")
         self._watcher: TellHandle = context.tell_handle("helpers/watcher")
 
     # --- life ------------------------------------------------------------------------------------------
@@ -125,9 +123,9 @@ class Lane(GuardedActor):
         except (FailedClosed, StoreUnavailable) as refusal:
             logger.error("store cannot be opened", extra={"actor": self.context.name, "code": refusal.code})
             self.context.publish({"vaultId": self._settings.vault_id, "closed": refusal.code})
+            self._settings.events.publish(self._settings.vault_id, PRIVATE, "status")
         self.context.start_timer(self._settings.tick, Tick())
 
-            self._settings.events.publish(self._settings.vault_id, PRIVATE, "status")
     def _open_store(self) -> None:
         """Open database and vault and finish what a crash left; the scan follows in slices."""
         try:
@@ -199,8 +197,6 @@ class Lane(GuardedActor):
                     self._open_next_slice()
                 case _:
                     raise InternalError(f"The lane takes no {type(message).__name__}.")
-
-    def _while_closed(self, message: object) -> None:
             self._announce()
 
     def _announce(self) -> None:
@@ -217,6 +213,8 @@ class Lane(GuardedActor):
             if self._announced.get(key) != change:
                 self._announced[key] = change
                 self._settings.events.publish(self._settings.vault_id, key, "changed")
+
+    def _while_closed(self, message: object) -> None:
         """Nothing runs in the background of a store that could not be opened, and nothing was begun that could end."""
         if isinstance(message, Tick):
             self.context.start_timer(self._settings.tick, message)
@@ -244,7 +242,7 @@ class Lane(GuardedActor):
                 if attempt == FENCE_ATTEMPTS - 1:
                     raise StaleFence("The file keeps changing outside; read the record again, try later.") from error
                 continue
-            if isinstance(outcome, NeedIndex | NeedEvidence | NeedUpkeep):
+            if isinstance(outcome, NeedIndex | NeedEvidence):
                 return self._prepare(parked, outcome, check)
             return outcome
         raise InternalError("A publication was tried without an outcome.")
@@ -267,33 +265,15 @@ class Lane(GuardedActor):
                     fairness_key=fairness_key,
                 )
                 self.context.pipe(index_reply, lambda done: Prepared(waiting, done), envelope)
-            case NeedEvidence(citations, fresh):
+            case NeedEvidence(citations):
                 evidence_reply = self._verifier.ask(
-                    VerifyEvidence(permit.partition, citations, fresh),
+                    VerifyEvidence(permit.partition, citations),
                     deadline=deadline,
                     correlation_id=correlation_id,
                     fairness_key=fairness_key,
                 )
                 self.context.pipe(evidence_reply, lambda done: Prepared(parked, done), envelope)
-            case NeedUpkeep(work):
-                upkeep_reply = self._helper_of(work).ask(
-                    work,
-                    deadline=deadline,
-                    correlation_id=correlation_id,
-                    fairness_key=fairness_key,
-                    cancellation=envelope.cancellation,
-                )
-                self.context.pipe(upkeep_reply, lambda done: Prepared(parked, done), envelope)
         return PARKED
-
-    def _helper_of(self, work: UpkeepWork) -> ActorHandle:
-        match work:
-            case LookThroughRepository():
-                return self._git_queue
-            case MergeSegments():
-                return self._indexer
-            case _:
-                return self._auditor
 
     def _resume(self, prepared: Prepared) -> None:
         """Run a parked operation again with what its helper found; answers its envelope."""
@@ -311,13 +291,10 @@ class Lane(GuardedActor):
             envelope.reply.fail(error)
             return
         else:
-            answer = prepared.reply.result(0)
-            assert not isinstance(answer, int)
-            if isinstance(answer, Found):
-                facts = replace(facts, found=answer)
-            else:
-                parked = replace(parked, verdicts={**parked.verdicts, **answer})
-                facts = replace(facts, verdicts=parked.verdicts)
+            verdicts = prepared.reply.result(0)
+            assert not isinstance(verdicts, int)
+            parked = replace(parked, verdicts={**parked.verdicts, **verdicts})
+            facts = replace(facts, verdicts=parked.verdicts)
         try:
             outcome = self._run(parked, facts)
         except KnowledgeError as refusal:
@@ -447,6 +424,16 @@ class Lane(GuardedActor):
         session = self._open()
         private = session.partition(PRIVATE)
         git = self._checkpoints.state(session, PRIVATE)
+        state: JsonObject = {
+            "live": private.live.live,
+            "pending": session.publisher.pending() is not None,
+            "git": git.to_json(),
+            "recovery": session.publisher.report.kind,
+            "notices": list(session.publisher.report.messages),
+        }
+        if state != self._last_health:
+            self._last_health = state
+            self._settings.events.publish(session.vault_id, PRIVATE, "status")
         self.context.publish(
             {
                 "vaultId": session.vault_id,
@@ -466,16 +453,6 @@ class Lane(GuardedActor):
             opened = SearchIndex.open(
                 session.layout.search_index(partition),
                 vault_id=session.vault_id,
-        state: JsonObject = {
-            "live": private.live.live,
-            "pending": session.publisher.pending() is not None,
-            "git": git.to_json(),
-            "recovery": session.publisher.report.kind,
-            "notices": list(session.publisher.report.messages),
-        }
-        if state != self._last_health:
-            self._last_health = state
-            self._settings.events.publish(session.vault_id, PRIVATE, "status")
                 partition=partition.key,
                 catalogue=catalogue_identity(session.publisher.db),
                 read_only=True,
