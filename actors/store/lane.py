@@ -35,11 +35,12 @@ from actors.store.messages import (
     WatchDescriptor,
     WatchWanted,
 )
-from actors.store.needs import Need, NeedEvidence, NeedIndex
+from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedUpkeep
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
-from actors.supervision import PARKED, ActorContext, Corruption, Envelope, GuardedActor, TellHandle
+from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepWork
+from actors.supervision import PARKED, ActorContext, ActorHandle, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
 from messages.errors import (
     Cancelled,
@@ -111,6 +112,7 @@ class Lane(GuardedActor):
         self._verifier = context.ask_handle("helpers/evidence verifier")
         self._file_sync = context.ask_handle("helpers/file sync")
         self._git_queue = context.ask_handle("helpers/git queue")
+        self._auditor = context.ask_handle("helpers/auditor")
         self._watcher: TellHandle = context.tell_handle("helpers/watcher")
 
     # --- life ------------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ class Lane(GuardedActor):
                 if attempt == FENCE_ATTEMPTS - 1:
                     raise StaleFence("The file keeps changing outside; read the record again, try later.") from error
                 continue
-            if isinstance(outcome, NeedIndex | NeedEvidence):
+            if isinstance(outcome, NeedIndex | NeedEvidence | NeedUpkeep):
                 return self._prepare(parked, outcome, check)
             return outcome
         raise InternalError("A publication was tried without an outcome.")
@@ -265,15 +267,33 @@ class Lane(GuardedActor):
                     fairness_key=fairness_key,
                 )
                 self.context.pipe(index_reply, lambda done: Prepared(waiting, done), envelope)
-            case NeedEvidence(citations):
+            case NeedEvidence(citations, fresh):
                 evidence_reply = self._verifier.ask(
-                    VerifyEvidence(permit.partition, citations),
+                    VerifyEvidence(permit.partition, citations, fresh),
                     deadline=deadline,
                     correlation_id=correlation_id,
                     fairness_key=fairness_key,
                 )
                 self.context.pipe(evidence_reply, lambda done: Prepared(parked, done), envelope)
+            case NeedUpkeep(work):
+                upkeep_reply = self._helper_of(work).ask(
+                    work,
+                    deadline=deadline,
+                    correlation_id=correlation_id,
+                    fairness_key=fairness_key,
+                    cancellation=envelope.cancellation,
+                )
+                self.context.pipe(upkeep_reply, lambda done: Prepared(parked, done), envelope)
         return PARKED
+
+    def _helper_of(self, work: UpkeepWork) -> ActorHandle:
+        match work:
+            case LookThroughRepository():
+                return self._git_queue
+            case MergeSegments():
+                return self._indexer
+            case _:
+                return self._auditor
 
     def _resume(self, prepared: Prepared) -> None:
         """Run a parked operation again with what its helper found; answers its envelope."""
@@ -291,10 +311,13 @@ class Lane(GuardedActor):
             envelope.reply.fail(error)
             return
         else:
-            verdicts = prepared.reply.result(0)
-            assert not isinstance(verdicts, int)
-            parked = replace(parked, verdicts={**parked.verdicts, **verdicts})
-            facts = replace(facts, verdicts=parked.verdicts)
+            answer = prepared.reply.result(0)
+            assert not isinstance(answer, int)
+            if isinstance(answer, Found):
+                facts = replace(facts, found=answer)
+            else:
+                parked = replace(parked, verdicts={**parked.verdicts, **answer})
+                facts = replace(facts, verdicts=parked.verdicts)
         try:
             outcome = self._run(parked, facts)
         except KnowledgeError as refusal:
