@@ -54,6 +54,8 @@ def _store(connection: Connection, agent: str | None, *, complete: bool) -> Json
             store["diagnostics"] = connection.request("operator.diagnostics", params, _STORE_MS / 1000 + 1)
     except OwnerError as error:
         return {"state": "unknown", "refusal": error.to_json()}
+    except (Lost, TimeoutError):
+        return {"state": "unknown"}
     return store
 
 

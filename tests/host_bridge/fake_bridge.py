@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from host_bridge.config import Configuration, load_configuration
 from messages.audience import Audience, Conversation
-from messages.envelope import Call
+from messages.envelope import Call, Deadline
 from messages.errors import (
     AudienceMissing,
     Cancelled,
@@ -35,6 +35,7 @@ from messages.errors import (
     UnknownTool,
 )
 from messages.json_types import JsonObject
+from messages.operator import OperatorCall, Subscriber
 from messages.schemas import ToolFormat, export_tools
 from messages.tools import CATALOGUE
 
@@ -87,6 +88,23 @@ class FakePending:
             self.settle(Cancelled("The call was cancelled."))
 
 
+class FakeSubscription:
+    """One subscriber, told when the test says so."""
+
+    def __init__(self, bridge: KnowledgeBridge, subscriber: Subscriber, ready: Callable[[FakePending], None]) -> None:
+        self._bridge = bridge
+        self.subscriber = subscriber
+        self._ready = ready
+
+    def tell(self, event: JsonObject) -> None:
+        pending = FakePending(Call("event", {}, None, Deadline.after(60.0)), lambda _: None)
+        pending.settle(event)
+        self._ready(pending)
+
+    def end(self) -> None:
+        self._bridge.subscriptions.remove(self)
+
+
 class KnowledgeBridge:
     """Answers by itself, in threads of its own."""
 
@@ -101,6 +119,7 @@ class KnowledgeBridge:
             config = Configuration() if state_dir is None else load_configuration(state_dir / "knowledge.yaml")
         self.configuration = config
         self._open: set[FakePending] = set()
+        self.subscriptions: list[FakeSubscription] = []
         self._lock = threading.Lock()
         self._closed = False
         self.drain_seconds: float | None = None
@@ -130,6 +149,19 @@ class KnowledgeBridge:
             else:
                 self._act(str(act), pending, call.audience)
         return pending
+
+    def operate(self, call: OperatorCall) -> FakePending:
+        """Who asked for what, echoed."""
+        pending = FakePending(Call(call.tool, {}, None, call.deadline), self._forget)
+        request: JsonObject = call.request.model_dump(mode="json", by_alias=True)
+        pending.settle({"operator": call.operator.id, "agent": call.agent, "method": call.tool, "request": request})
+        return pending
+
+    def subscribe(self, subscriber: Subscriber, ready: Callable[[FakePending], None]) -> FakeSubscription:
+        """Remembered in ``subscriptions``; a test says when something happens."""
+        subscription = FakeSubscription(self, subscriber, ready)
+        self.subscriptions.append(subscription)
+        return subscription
 
     def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]:
         return export_tools(format, profile)
