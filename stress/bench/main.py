@@ -37,8 +37,17 @@ _GROWTH: Final = (
 def main(arguments: Sequence[str]) -> int:
     """Run what was asked for and show it; 0 unless something failed to run. A missed goal is no failure."""
     options = _options(arguments)
+    interval, quiet = sys.getswitchinterval(), logging.root.manager.disable
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     logging.disable(logging.CRITICAL)
+    try:
+        return _run(options)
+    finally:
+        sys.setswitchinterval(interval)
+        logging.disable(quiet)
+
+
+def _run(options: argparse.Namespace) -> int:
     console = Console(stderr=True)
     began = time.monotonic()
     rows: list[Row] = []
@@ -50,7 +59,11 @@ def main(arguments: Sequence[str]) -> int:
         for size in sorted(set(options.size)):
             rows += Run(options, Path(scratch) / str(size), size, progress).rows()
     rows += _growth(rows)
-    Console().print(report.table(rows))
+    output = Console()
+    if output.is_terminal:
+        output.print(report.table(rows))
+    else:
+        print(report.markdown(rows), end="")
     if options.json is not None:
         shown = report.document(rows, seed=options.seed, seconds=time.monotonic() - began)
         options.json.write_text(json.dumps(shown, indent=2) + "\n", "utf-8")

@@ -18,7 +18,9 @@ _HEADINGS = ("operation", "size", "ours", "baseline", "ratio", "goal", "holds", 
 
 def table(rows: Sequence[Row]) -> Table:
     """For a terminal."""
-    shown = Table(*_HEADINGS)
+    shown = Table()
+    for heading in _HEADINGS:
+        shown.add_column(heading, min_width=24 if heading == _HEADINGS[0] else None, overflow="fold")
     for row in rows:
         colour = {True: "green", False: "red", None: "dim"}[row.holds]
         cells = _cells(row)
