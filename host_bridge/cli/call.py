@@ -7,7 +7,7 @@ import sys
 
 from host_bridge.cli import exits, output
 from host_bridge.cli.options import CALLER, STATE_DIR, UsageError, parse, state_dir
-from host_bridge.owner.client import Lost, OwnerError, reach
+from host_bridge.owner.client import REQUEST_MAX_BYTES, Lost, OwnerError, reach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,12 +58,36 @@ def _ask(place: str, caller: JsonObject, params: JsonObject, deadline_ms: int) -
 
 def _arguments(text: str) -> JsonObject:
     if text == "-":
-        text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+        given = sys.stdin.buffer.read(REQUEST_MAX_BYTES + 1)
+        if len(given) > REQUEST_MAX_BYTES:
+            raise UsageError(f"the arguments on stdin are longer than one request may be ({REQUEST_MAX_BYTES} bytes)")
+        text = given.decode("utf-8", "surrogateescape")
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         where = f" at character {error.pos}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
-        raise UsageError(f"the arguments are not JSON{where}") from None
+        raise UsageError(f"the arguments are not JSON{where or ': ' + _reason(error)}") from None
     if not isinstance(value, dict):
         raise UsageError('the arguments must be one JSON object, as in \'{"query": "budget"}\'')
     return value
+
+
+def _no_number(name: str) -> float:
+    raise _NoNumber(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise _NoNumber(f"{text[:40]} is beyond every number")
+    return number
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    return str(error) if isinstance(error, _NoNumber) else "a number has too many digits"
+
+
+class _NoNumber(ValueError):
+    """A constant of JavaScript, or a number that no double holds."""

@@ -9,7 +9,7 @@ import time
 from host_bridge.cli import exits, output
 from host_bridge.cli.options import STATE_DIR, parse, state_dir
 from host_bridge.owner import address, endpoint
-from host_bridge.owner.client import Holder, Lost, OwnerError, reach, read_holder
+from host_bridge.owner.client import Holder, Lost, OwnerError, is_held, reach, read_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,14 +74,13 @@ def _signal(holder: Holder | None) -> int | None:
 
 
 def _gone(place: str, pid: int) -> bool:
+    directory = address.knowledge_dir(place)
     until = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < until:
-        holder = read_holder(address.knowledge_dir(place))
-        if holder is None or holder.pid != pid:
+        holder = read_holder(directory)
+        if holder is not None and holder.pid != pid:
             return True
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+        if not is_held(directory):  # whatever the file says, and whoever has that process id by now
             return True
         time.sleep(_PAUSE_SECONDS)
     return False

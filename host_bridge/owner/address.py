@@ -21,7 +21,24 @@ def resolve_state_dir(option: str | None = None) -> str:
     A relative option is taken from the current directory, as in any command; the two variables must be absolute,
     because hosts start us with a working directory that nobody chose.
     """
-    return _checked(os.path.realpath(_checked(_chosen(option))))
+    path = _checked(os.path.realpath(_checked(_chosen(option))))
+    for place in (path, knowledge_dir(path)):
+        _may_be_a_folder(place)
+    return path
+
+
+def _may_be_a_folder(path: str) -> None:
+    """A folder, or a path at which one can still be made."""
+    try:
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            return
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise UnsafePlace(f"{path} cannot be a folder: something above it is a file; choose another") from None
+    except OSError as error:
+        raise UnsafePlace(f"{path} cannot be used as a state directory: {error.strerror}; choose another") from None
+    raise UnsafePlace(f"{path} is not a folder, and the state directory must be one; choose another")
 
 
 def _chosen(option: str | None) -> str:

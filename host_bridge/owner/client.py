@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 OWNER_PROTOCOL = "knowledge-owner/1"
 ENDING = "owner.ending"  # the last thing an owner says to a client that greeted it, when its end is meant
 START_SECONDS = 20.0
+REQUEST_MAX_BYTES = 8 << 20  # of messages.vocabulary, which costs more to import than a warm call may take
 _PAUSE_SECONDS = 0.02
 _START_ATTEMPTS = 5
+_UNNAMED_SECONDS = 3.0
 _CHUNK = 1 << 16
+_ENTRY_MAX = 4096
+_PID_MAX = (1 << 31) - 1
+_PLAIN_REFUSALS = frozenset((-32700, -32600, -32601, -32602))
 
 
 class OwnerError(Exception):
@@ -48,7 +53,9 @@ class OwnerError(Exception):
         """The failure in a JSON-RPC error object."""
         data = error.get("data")
         fields = dict(data) if isinstance(data, dict) else {}
-        code = str(fields.pop("code", "internal"))
+        # Plain JSON-RPC refusals, such as "this is no JSON", carry no code of ours: what was sent was no request.
+        missing = "invalid_argument" if error.get("code") in _PLAIN_REFUSALS else "internal"
+        code = str(fields.pop("code", missing))
         return cls(code, str(error.get("message", "")), str(fields.pop("retry", "never")), fields)
 
     def to_json(self) -> JsonObject:
@@ -90,11 +97,14 @@ class Connection:
         self._next_id = 0
 
     def request(self, method: str, params: JsonObject, timeout: float | None) -> JsonValue:
-        """The result; :class:`OwnerError` for an error answer, :class:`Lost`, ``TimeoutError``."""
+        """The result; :class:`OwnerError` for an error answer, :class:`Lost`, ``TimeoutError``.
+
+        A request that no owner would take is refused here. An error without an id is the answer too: this connection
+        has one request, and the owner could not read its id.
+        """
         self._next_id += 1
         wanted = self._next_id
-        message = {"jsonrpc": "2.0", "id": wanted, "method": method, "params": params}
-        line = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        line = _request_line({"jsonrpc": "2.0", "id": wanted, "method": method, "params": params})
         until = None if timeout is None else time.monotonic() + timeout
         try:
             self.sock.settimeout(timeout)
@@ -105,9 +115,12 @@ class Connection:
             raise Lost(str(error)) from error
         while True:
             answer = json.loads(self._line(until))
-            if isinstance(answer, dict) and answer.get("id") == wanted:
-                if "error" in answer:
-                    raise OwnerError.from_error(answer["error"])
+            if not isinstance(answer, dict):
+                continue
+            failure = answer.get("error")
+            if isinstance(failure, dict) and answer.get("id") in (None, wanted):
+                raise OwnerError.from_error(failure)
+            if answer.get("id") == wanted:
                 result: JsonValue = answer.get("result")
                 return result
 
@@ -140,15 +153,39 @@ class Connection:
         return line
 
 
+def _request_line(message: JsonObject) -> bytes:
+    try:
+        text = json.dumps(message, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        raise OwnerError(
+            "invalid_argument", "The request holds a number that JSON does not have, or is nested too deep.", "never"
+        ) from None
+    line = text.encode() + b"\n"
+    if len(line) > REQUEST_MAX_BYTES:
+        raise OwnerError(
+            "limit_exceeded",
+            f"The request has {len(line)} bytes; one request is at most {REQUEST_MAX_BYTES}. Split it.",
+            "never",
+            {"limit": REQUEST_MAX_BYTES},
+        )
+    return line
+
+
 def read_holder(directory: str) -> Holder | None:
     """The holder that ``owner.lock`` names, None where it names none. It may be dead: the file decides nothing."""
     try:
-        with open(address.lock_path(directory), "rb") as file:
-            entry = json.loads(file.readline(4096))
-    except (OSError, ValueError):
+        # Not blocking: whatever lies there, a pipe included, is at most no holder.
+        descriptor = os.open(address.lock_path(directory), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
         return None
+    try:
+        entry = json.loads(os.read(descriptor, _ENTRY_MAX).partition(b"\n")[0])
+    except (OSError, ValueError, RecursionError):
+        return None
+    finally:
+        os.close(descriptor)
     match entry:
-        case {"pid": int(pid), "version": str(version), "socket": str() | None as path}:
+        case {"pid": int(pid), "version": str(version), "socket": str() | None as path} if 0 < pid <= _PID_MAX:
             return Holder(pid, version, path)
     return None
 
@@ -196,6 +233,7 @@ def reach(
     directory = address.knowledge_dir(state_dir)
     params = _hello(hello or {})
     until = time.monotonic() + timeout
+    unnamed_until = time.monotonic() + _UNNAMED_SECONDS
     attempts = 0
     while True:
         holder = read_holder(directory)
@@ -205,13 +243,20 @@ def reach(
             if connection is not None:
                 return connection
         if not start:
-            if holder is not None and holder.socket is None and _is_held(directory):
+            if (holder is not None and holder.socket is not None) or not is_held(directory):
+                raise OwnerError("stopping", "No owner is running for this state directory.")
+            if holder is not None and is_held(address.lock_path(directory)):
                 raise OwnerError(
                     "open_elsewhere",
                     f"Process {holder.pid} runs this state directory in its own process, without a socket; end it.",
                     fields={"pid": holder.pid, "version": holder.version},
                 )
-            raise OwnerError("stopping", "No owner is running for this state directory.")
+            if time.monotonic() >= unnamed_until:
+                raise OwnerError(
+                    "store_unavailable", "Another process holds this state directory; owner.lock does not say which."
+                )
+            time.sleep(_PAUSE_SECONDS)  # an owner whose lock file was lost puts it back
+            continue
         if time.monotonic() >= until or attempts == _START_ATTEMPTS:
             raise _nobody(directory, holder, timeout)
         if attempts:
@@ -292,12 +337,13 @@ def _nobody(directory: str, holder: Holder | None, timeout: float) -> OwnerError
     )
 
 
-def _is_held(directory: str) -> bool:
-    """Whether the lock is held: a process id in a file says nothing, since it may be another process's by now."""
+def is_held(path: str) -> bool:
+    """Whether somebody has locked the directory (which makes an owner), or the ``owner.lock`` in it (whose entry is
+    then the holder's own). A process id in a file says nothing: it may be another process's by now."""
     import fcntl
 
     try:
-        descriptor = os.open(address.lock_path(directory), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return False
     try:

@@ -1,14 +1,17 @@
 """The lock that makes one process the owner of a state directory.
 
-An OS lock (``flock``) on ``knowledge/owner.lock``: the kernel drops it however its holder dies, so a lock file that
-was left behind never blocks anybody. The file holds one JSON object that says who holds it and where the socket is;
-it is information, the lock alone decides. Network file systems are refused by name, because their locks lie.
+An OS lock (``flock``) on the ``knowledge`` directory itself and on ``owner.lock`` in it: the kernel drops both however
+their holder dies, so a lock file that was left behind never blocks anybody. The directory's lock decides, because a
+file can be removed or replaced under its holder, who then puts it back (:meth:`OwnerLock.keep`). The file holds one
+JSON object that says who holds it and where the socket is; it is information and decides nothing. Network file
+systems are refused by name, because their locks lie.
 
 Source: decisions.md section 8.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -26,40 +29,59 @@ NETWORK_FILE_SYSTEMS = frozenset(
     "pvfs2 smb2 smb3 smbfs webdav".split()
 )
 _RETRY_SECONDS = 0.02
+_NAME_SECONDS = 0.2  # a lock that is only being looked at, or an entry that is just being written, settles by then
+_KEEP_ATTEMPTS = 25
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE))
 
 
 class OwnerLock:
-    """Held from construction to :meth:`release`; releasing twice is harmless. Any thread."""
+    """Held from construction to :meth:`release`; releasing twice is harmless. Any thread, one at a time."""
 
-    def __init__(self, directory: str, descriptor: int, socket: str | None) -> None:
+    def __init__(self, directory: str, folder: int, descriptor: int, socket: str | None) -> None:
+        """``folder`` and ``descriptor`` are locked: the directory and the ``owner.lock`` that was found in it."""
         self.directory = directory
         self.socket = socket
-        self._descriptor: int | None = descriptor
+        self._folder: int | None = folder
+        self._descriptor = descriptor
 
     @property
     def held(self) -> bool:
-        return self._descriptor is not None
+        return self._folder is not None
 
-    def in_place(self) -> bool:
-        """Whether the locked file is still the one that others find: a directory may be removed under its owner."""
-        if self._descriptor is None:
+    def keep(self) -> bool:
+        """Whether the directory is still ours: not once it was removed or replaced.
+
+        A removed or replaced ``owner.lock`` is put back, so that others find the holder again; meanwhile the
+        directory's lock keeps them out. False as well when somebody else holds, or blocks, the file's place.
+        """
+        if self._folder is None or not _is_at(self._folder, self.directory):
             return False
+        path = address.lock_path(self.directory)
+        if _is_at(self._descriptor, path):
+            return True
         try:
-            return os.path.samestat(os.fstat(self._descriptor), os.stat(address.lock_path(self.directory)))
-        except OSError:
+            fresh = _announced(path, self.socket)
+        except OSError as error:
+            return error.errno in _FULL  # nobody else can take a place either; the next look tries again
+        if fresh is None:
             return False
+        os.close(self._descriptor)
+        self._descriptor = fresh
+        return True
 
     def release(self) -> None:
-        """Empty the file, then drop the lock: nobody reads a holder that is no longer one."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
+        """Empty the file, then drop the locks: nobody reads a holder that is no longer one."""
+        folder, self._folder = self._folder, None
+        if folder is None:
             return
         try:
-            os.ftruncate(descriptor, 0)
+            os.ftruncate(self._descriptor, 0)
         except OSError:
             pass  # a full or read-only disk: the lock still goes, and a stale entry is harmless
         finally:
-            os.close(descriptor)
+            os.close(self._descriptor)
+            os.close(folder)
 
 
 def take_owner_lock(
@@ -98,33 +120,42 @@ def _take(
             "Choose a state directory on a local disk with --state-dir.",
             fileSystem=kind,
         )
-    descriptor = os.open(address.lock_path(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    until = time.monotonic() + wait
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _lock(descriptor, directory, hand_over=hand_over, until=time.monotonic() + wait)
-        _announce(descriptor, socket)
+        _lock(folder, directory, hand_over=hand_over, until=until)
+        while (descriptor := _announced(address.lock_path(directory), socket)) is None:
+            # Somebody locked the file alone: not one of us, but perhaps an owner that knows nothing of the directory.
+            _lock_is_held(directory, hand_over=hand_over, until=until)
     except BaseException:
-        os.close(descriptor)
+        os.close(folder)
         raise
-    return OwnerLock(directory, descriptor, socket)
+    return OwnerLock(directory, folder, descriptor, socket)
 
 
-def _lock(descriptor: int, directory: str, *, hand_over: bool, until: float) -> None:
+def _lock(folder: int, directory: str, *, hand_over: bool, until: float) -> None:
+    named = min(time.monotonic() + _NAME_SECONDS, until)
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             pass
-        holder = client.read_holder(directory)
-        if holder is not None:
-            if holder.socket is None:
-                raise _held(holder, "a program that runs KnowledgeBridge in its own process")
-            answer = client.ask_to_end(holder) if hand_over else client.probe(holder)
-            if answer is not None and not answer.ending:
-                raise _held(holder, answer.description)
-        if time.monotonic() >= until:
-            raise _held(holder, "it does not answer")
-        time.sleep(_RETRY_SECONDS)
+        _lock_is_held(directory, hand_over=hand_over, until=until, in_process_until=named)
+
+
+def _lock_is_held(directory: str, *, hand_over: bool, until: float, in_process_until: float = 0.0) -> None:
+    """Return for another attempt after a short rest; raise :class:`OpenElsewhere` when there is no point in one."""
+    holder = client.read_holder(directory) if client.is_held(address.lock_path(directory)) else None
+    if holder is not None:  # and not what was left behind, or put there: a holder holds the file as well
+        if holder.socket is None and time.monotonic() >= in_process_until:
+            raise _held(holder, "a program that runs KnowledgeBridge in its own process")
+        answer = client.ask_to_end(holder) if hand_over else client.probe(holder)
+        if answer is not None and not answer.ending:
+            raise _held(holder, answer.description)
+    if time.monotonic() >= until:
+        raise _held(holder, "it does not answer")
+    time.sleep(_RETRY_SECONDS)
 
 
 def _held(holder: client.Holder | None, how: str) -> OpenElsewhere:
@@ -138,12 +169,36 @@ def _held(holder: client.Holder | None, how: str) -> OpenElsewhere:
     )
 
 
-def _announce(descriptor: int, socket: str | None) -> None:
-    """Write the holder's line. A reader that comes in between sees no holder yet, never a mixture of two."""
+def _announced(path: str, socket: str | None) -> int | None:
+    """The locked file at ``path`` with our line in it; None when another process holds its lock. ``OSError`` else.
+
+    A reader that comes in between sees no holder yet, never a mixture of two.
+    """
     entry = {"pid": os.getpid(), "version": host_bridge.__version__, "socket": socket}
     line = json.dumps(entry).encode() + b"\n"
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, line, 0)
+    for _ in range(_KEEP_ATTEMPTS):
+        descriptor = os.open(path, _OPEN, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, path):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, line, 0)
+                return descriptor
+        except BlockingIOError:
+            time.sleep(_RETRY_SECONDS)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    return None
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Whether the open file or folder is the one that others find at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+    except OSError:
+        return False
 
 
 def file_system_of(path: str) -> str:

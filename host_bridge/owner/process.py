@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from messages.json_types import JsonObject
 
 DRAIN_SECONDS = 5.0
+LEFT_SECONDS = 1.0  # for what the open calls of a host that has left did not finish within their own drain
+_PREDECESSOR_SECONDS = 10.0
+_SWITCH_INTERVAL_SECONDS = 0.0005  # the 5 ms default would let one busy lane hold up every other thread's answer
 _REFUSING_SECONDS = 1.0
 _DESCRIPTORS = 8_192
 _log = logging.getLogger(__name__)
@@ -111,7 +114,9 @@ def _own(
     on_listening: Callable[[], None] = lambda: None,
 ) -> int:
     assert lock.socket is not None
+    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     _allow_many_descriptors()
+    _outlive_predecessor(lock.socket)
     wire = claim_standard_streams() if stdio else None
     listener = endpoint.listen(lock.socket)
     on_listening()
@@ -137,7 +142,7 @@ def _own(
         detached=detached,
         idle_seconds=bridge.configuration.runtime.owner_idle.total_seconds(),
         parent=os.getppid() if stdio else None,
-        still_owner=lock.in_place,
+        still_owner=lock.keep,
         housekeeping=(lambda: logs.keep_small(address.log_path(lock.directory))) if detached else (lambda: None),
     )
     serving.stop_on_signals(server)
@@ -158,8 +163,9 @@ def _own(
     server.refuse_new()
     if host is not None:
         host.stop_accepting()
-    host_left = reason in ("stdin closed", "stdout closed")
-    stuck = _close(bridge, EOF_DRAIN_SECONDS if host_left else DRAIN_SECONDS)
+    if host is not None and reason == "stdin closed":
+        host.wait_idle(EOF_DRAIN_SECONDS)  # also those that wait for a store to open, which a closing bridge refuses
+    stuck = _close(bridge, LEFT_SECONDS if reason in ("stdin closed", "stdout closed") else DRAIN_SECONDS)
     if host is not None:
         host.finish()
     signal.set_wakeup_fd(-1)
@@ -169,6 +175,31 @@ def _own(
         sys.stderr.flush()
         os._exit(1)
     return 1 if reason == "defect" else 0
+
+
+def _outlive_predecessor(path: str) -> None:
+    """Wait until an owner whose directory was replaced under it has closed: it serves at the path that becomes ours.
+
+    A connection makes it look whether the directory is still its own, and ends when it has closed everything. Raises
+    :class:`OpenElsewhere` for one that stays, such as the owner of another directory that has the same name elsewhere.
+    """
+    try:
+        connection = endpoint.connect(path, _PREDECESSOR_SECONDS)
+    except (OSError, endpoint.ForeignPeer):
+        return  # nobody of ours listens there
+    with connection:
+        pid = endpoint.peer_pid(connection)
+        try:
+            while connection.recv(4096):
+                pass
+        except TimeoutError:
+            raise OpenElsewhere(
+                f"Process {pid} still serves at {path}, where this directory's owner would listen; end it, or set "
+                "XDG_RUNTIME_DIR to another folder of yours.",
+                pid=pid,
+            ) from None
+        except OSError:
+            pass  # reset: it is gone
 
 
 def _allow_many_descriptors() -> None:

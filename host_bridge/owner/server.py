@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from host_bridge.mcp import McpHost
 
 CONNECTIONS_MAX = 256
-_CHECK_SECONDS = 5.0
+_CHECK_SECONDS = 1.0
+_TIDY_SECONDS = 5.0
 _QUEUE_SECONDS = 0.05
 _ACCEPT_PAUSE_SECONDS = 0.05
 _log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class OwnerServer:
         self._clock = clock
         self._started = clock()
         self._idle_since = clock()
+        self._next_tidy = clock() + _TIDY_SECONDS
         self._lock = threading.Lock()
         self._sessions: set[Session] = set()
         self._wake = WakePipe()
@@ -200,6 +202,7 @@ class OwnerServer:
             _log.warning("a connection of another user was refused")
             connection.close()
             return
+        self._stay_owner()
         with self._lock:
             connections = len(self._sessions)
         try:
@@ -216,16 +219,25 @@ class OwnerServer:
 
     def _check(self) -> None:
         """What nobody tells us: a state directory removed under us, a host that died, a socket file swept away."""
-        if not self._still_owner():
-            # Another owner may hold a new directory at the same place by now, and its socket has the same name.
-            self.request_stop("the state directory is gone")
-        elif self._parent is not None and os.getppid() != self._parent:
+        if not self._stay_owner():
+            return
+        if self._parent is not None and os.getppid() != self._parent:
             self.request_stop("the host is gone")
         else:
             self._keep_socket()
             self._tidy()
 
+    def _stay_owner(self) -> bool:
+        """Whether the directory is still ours. Another owner may hold a new one at the same place by now, and waits
+        at our socket for our end: so every connection asks."""
+        if not self._still_owner():
+            self.request_stop("the state directory is gone")
+        return self.stop_reason is None
+
     def _tidy(self) -> None:
+        if self._clock() < self._next_tidy:
+            return
+        self._next_tidy = self._clock() + _TIDY_SECONDS
         try:
             self._housekeeping()
         except OSError as error:

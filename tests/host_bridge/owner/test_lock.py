@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import host_bridge
+from host_bridge.owner import client
 from host_bridge.owner import lock as locks
 from host_bridge.owner.lock import NETWORK_FILE_SYSTEMS, take_owner_lock
 from messages.errors import OpenElsewhere, StorageError, StoreUnavailable
 from tests.host_bridge.processes import ROOT
+
+PIDS = (b"0", b"-1", b"1", b"true", b"1e3", b"%d" % os.getpid(), b"2147483648", b"1" + b"0" * 20)
+"""Process ids that a file may name: nobody's, everybody's, init's, ours, and some that no system has."""
 
 _HOLD = """
 import sys
@@ -64,6 +71,8 @@ def test_releasing_twice_never_frees_somebody_elses_lock(tmp_path: Path) -> None
         b'{"pid": 1, "version": "9", "socket": "/nowhere/at/all.sock"}\n',
         b'{"pid": "x"}\n',
         b"[]\n",
+        b"[" * 4_000,
+        *(b'{"pid": %s, "version": "9", "socket": null}\n' % pid for pid in PIDS),
     ],
 )
 def test_a_lock_file_left_behind_never_blocks_whatever_it_says(tmp_path: Path, left_behind: bytes) -> None:
@@ -134,16 +143,84 @@ def test_the_mount_that_holds_a_path_names_its_file_system(path: str, device: in
 
 def test_an_owner_notices_that_its_directory_was_removed_or_replaced(tmp_path: Path) -> None:
     lock = take_owner_lock(tmp_path / "knowledge")
-    assert lock.in_place()
+    assert lock.keep()
     shutil.rmtree(tmp_path / "knowledge")
-    assert not lock.in_place()
+    assert not lock.keep()
+    assert not (tmp_path / "knowledge").exists()
     second = take_owner_lock(tmp_path / "knowledge", wait=0)
-    assert second.in_place()
-    assert not lock.in_place()
+    assert second.keep()
+    assert not lock.keep()
     lock.release()
-    assert second.in_place()
+    assert second.keep()
     second.release()
-    assert not second.in_place()
+    assert not second.keep()
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+
+
+def _replace(path: Path) -> None:
+    path.with_name("other").write_bytes(b'{"pid": 1, "version": "9", "socket": null}\n')
+    path.with_name("other").rename(path)
+
+
+def _copy_back(path: Path) -> None:
+    data = path.read_bytes()
+    path.unlink()
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("lose", [_remove, _replace, _copy_back])
+def test_a_lost_lock_file_never_lets_a_second_owner_in_and_is_put_back_by_the_first(
+    tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    first = take_owner_lock(tmp_path)
+    lose(tmp_path / "owner.lock")
+    with pytest.raises(OpenElsewhere):
+        take_owner_lock(tmp_path, wait=0)
+    assert client.is_held(str(tmp_path))
+    assert first.keep()
+    holder = client.read_holder(str(tmp_path))
+    assert holder is not None
+    assert holder.pid == os.getpid()
+    with pytest.raises(OpenElsewhere):
+        take_owner_lock(tmp_path, wait=0)
+    first.release()
+    assert not client.is_held(str(tmp_path))
+    take_owner_lock(tmp_path, wait=0).release()
+
+
+def test_a_holder_whose_lock_files_place_is_taken_by_somebody_else_is_no_owner_any_more(tmp_path: Path) -> None:
+    lock = take_owner_lock(tmp_path)
+    (tmp_path / "owner.lock").unlink()
+    other = os.open(tmp_path / "owner.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    assert not lock.keep()
+    os.close(other)
+    (tmp_path / "owner.lock").unlink()
+    (tmp_path / "owner.lock").mkdir()
+    assert not lock.keep()
+    lock.release()
+
+
+def test_a_lock_file_that_somebody_else_locks_alone_is_respected(tmp_path: Path) -> None:
+    other = os.open(tmp_path / "owner.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    with pytest.raises(OpenElsewhere):
+        take_owner_lock(tmp_path, wait=0)
+    os.close(other)
+    take_owner_lock(tmp_path, wait=0).release()
+
+
+def test_somebody_who_only_looks_whether_the_lock_is_held_never_keeps_an_owner_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "owner.lock").write_bytes(b'{"pid": 1, "version": "9", "socket": null}\n')
+    looking = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    enough = threading.Timer(0.05, lambda: os.close(looking))
+    enough.start()
+    take_owner_lock(tmp_path, wait=10).release()
+    enough.join()
 
 
 def test_a_symbolic_link_in_the_lock_files_place_is_not_followed(tmp_path: Path) -> None:
@@ -160,3 +237,10 @@ def test_a_state_directory_that_cannot_exist_is_a_typed_refusal(tmp_path: Path) 
     with pytest.raises(StorageError) as refused:
         take_owner_lock(tmp_path / "file" / "knowledge")
     assert refused.value.retry == "never"
+
+
+def test_a_pipe_in_the_lock_files_place_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "owner.lock")
+    assert client.read_holder(str(tmp_path)) is None
+    with pytest.raises(StorageError):
+        take_owner_lock(tmp_path, wait=0)

@@ -273,9 +273,14 @@ def test_a_broken_configuration_is_refused_by_name_and_line_at_the_client(home: 
 @pytest.mark.slow
 def test_a_state_directory_that_cannot_be_made_is_a_typed_refusal(home: Home) -> None:
     (home.base / "file").write_text("", encoding="utf-8")
-    done = home.run("call", "status", "--json", "--state-dir", str(home.base / "file" / "state"))
-    assert done.returncode == 3
-    assert json.loads(done.stderr)["error"]["code"] == "storage_error"
+    (home.base / "half").mkdir()
+    (home.base / "half" / "knowledge").write_text("", encoding="utf-8")
+    for place in ("/dev/null", str(home.base / "file"), str(home.base / "file" / "state"), str(home.base / "half")):
+        for command in (["call", "status"], ["status"], ["stop"], ["serve"], ["mcp"]):
+            done = home.run(*command, "--state-dir", place)
+            assert (done.returncode, done.stdout) == (2, b""), (command, place)
+            assert done.stderr.count(b"\n") == 1
+            assert place.encode() in done.stderr
 
 
 def test_a_program_with_its_own_bridge_holds_the_directory_and_is_named(home: Home) -> None:
@@ -293,12 +298,55 @@ def test_a_program_with_its_own_bridge_holds_the_directory_and_is_named(home: Ho
     assert (status["running"], status["inProcess"], status["pid"]) == (True, True, os.getpid())
 
 
-def test_the_entry_of_a_killed_program_never_blocks_although_its_process_id_lives_again(home: Home) -> None:
+@pytest.mark.parametrize("pid", [os.getpid(), -1, 0, 10**20])
+def test_the_entry_of_a_killed_program_never_blocks_whatever_became_of_its_process_id(home: Home, pid: int) -> None:
     os.makedirs(home.directory)
-    entry = {"pid": os.getpid(), "version": "0.1.0", "socket": None}
+    entry = {"pid": pid, "version": "0.1.0", "socket": None}
     Path(home.directory, "owner.lock").write_text(json.dumps(entry) + "\n", encoding="utf-8")
     assert json.loads(home.run("status", "--json").stdout)["running"] is False
-    assert home.call("status")["agent"] == "main"
+    assert json.loads(home.run("stop", "--json").stdout)["stopped"] is False
+    if pid == os.getpid() or pid > 0:
+        assert home.call("status")["agent"] == "main"
+
+
+def test_an_owner_whose_lock_file_was_removed_or_replaced_stays_the_only_one_and_puts_it_back(home: Home) -> None:
+    pid = home.call("status")["pid"]
+    path = Path(home.directory, "owner.lock")
+    for entry in (b"", b'{"pid": 1, "version": "9", "socket": null}\n'):
+        path.unlink()
+        if entry:
+            path.write_bytes(entry)
+        shown = json.loads(home.run("status", "--json").stdout)
+        assert (shown["running"], shown.get("pid")) == (True, pid)
+        if entry:
+            path.unlink()
+            path.write_bytes(entry)
+        clients = [home.start("call", "status", "--json") for _ in range(2)]
+        for process in clients:
+            out, err = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 0, err.decode()
+            assert json.loads(out)["pid"] == pid
+        assert home.holder_pid() == pid
+    log = Path(home.directory, "owner.log").read_text(encoding="utf-8")
+    assert log.count('"owner up"') == 1
+
+
+@pytest.mark.slow
+def test_the_owner_of_a_replaced_directory_has_closed_before_the_next_one_serves(home: Home) -> None:
+    """Clients that come at once find the old owner's socket: it looks, sees that it is none any more, and ends."""
+    old = home.call("status")["pid"]
+    assert isinstance(old, int)
+    with watched(old) as descriptor:
+        os.rename(home.directory, home.directory + ".before")
+        new = home.call("status")["pid"]
+        assert new != old
+        import select
+
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.poll(PATIENCE * 1000)
+    before = Path(home.directory + ".before", "owner.log").read_text(encoding="utf-8")
+    assert "the state directory is gone" in before
 
 
 @pytest.mark.slow
