@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 class WatchedFolders:
     """The watches of one tree by folder path, ``""`` being its root."""
 
-    __slots__ = ("_folder_of", "_kernel", "_watch_of")
+    __slots__ = ("_folder_of", "_inside", "_kernel", "_watch_of")
 
     def __init__(self, kernel: Inotify) -> None:
         self._kernel = kernel
         self._folder_of: dict[int, str] = {}
         self._watch_of: dict[str, int] = {}
+        # What lies below a folder is found without a look at all the others: each claim may bring a folder.
+        self._inside: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._watch_of)
@@ -35,24 +37,30 @@ class WatchedFolders:
         before = self._folder_of.get(watch)
         if before is not None and before != folder and self._watch_of.get(before) == watch:
             del self._watch_of[before]  # the same folder, met again under a new path
+            self._unlink(before)
         replaced = self._watch_of.get(folder)
         if replaced is not None and replaced != watch:
             self._folder_of.pop(replaced, None)
             self._kernel.remove(replaced)
         self._folder_of[watch] = folder
         self._watch_of[folder] = watch
+        self._link(folder)
 
     def dropped(self, watch: int) -> None:
         """The kernel took the watch off itself: its folder is no more."""
         folder = self._folder_of.pop(watch)
         if self._watch_of.get(folder) == watch:
             del self._watch_of[folder]
+            self._unlink(folder)
 
     def forget_below(self, folder: str) -> None:
         """Take off the watches of a folder that left its place: they would report from wherever it is now."""
-        prefix = f"{folder}/"
-        for known in [known for known in self._watch_of if known == folder or known.startswith(prefix)]:
-            self._forget(known)
+        found = [folder]
+        for known in found:
+            found += self._inside.get(known, ())
+        for known in reversed(found):
+            if known in self._watch_of:
+                self._forget(known)
 
     def keep_only(self, folders: Set[str]) -> None:
         """Take off every watch of a folder that a complete scan did not meet."""
@@ -61,6 +69,30 @@ class WatchedFolders:
 
     def _forget(self, folder: str) -> None:
         watch = self._watch_of.pop(folder)
+        self._unlink(folder)
         if self._folder_of.get(watch) == folder:
             del self._folder_of[watch]
             self._kernel.remove(watch)
+
+    def _link(self, folder: str) -> None:
+        """Note the folder in the one around it, and so on upwards."""
+        while folder:
+            around = folder.rpartition("/")[0]
+            siblings = self._inside.setdefault(around, set())
+            if folder in siblings:
+                return
+            siblings.add(folder)
+            folder = around
+
+    def _unlink(self, folder: str) -> None:
+        """Take off the notes that lead to no watch any more."""
+        while folder and folder not in self._watch_of and folder not in self._inside:
+            around = folder.rpartition("/")[0]
+            siblings = self._inside.get(around)
+            if siblings is None:
+                return
+            siblings.discard(folder)
+            if siblings:
+                return
+            del self._inside[around]
+            folder = around
