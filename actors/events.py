@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Literal, Protocol, TypeAlias
 
 from actors.authority import Permit, PermitGate, Unbound
-from actors.supervision import Clock
+from actors.supervision import Clock, Reply
 from messages.errors import KnowledgeError, Restarting
 from messages.json_types import JsonObject
 from messages.operator import Subscriber
@@ -65,7 +65,10 @@ class PendingEvent:
 
 
 class Subscription:
-    """One subscriber's interest. ``ready`` is called with each event that is to be delivered; it must not block."""
+    """One subscriber's interest. ``ready`` is called with each event that is to be delivered; it must not block.
+
+    It is also the pending answer to its own request: ``{}`` once :meth:`begin` has found that the subscriber may hear.
+    """
 
     def __init__(self, hub: EventHub, subscriber: Subscriber, ready: Callable[[PendingEvent], None]) -> None:
         self.subscriber = subscriber
@@ -76,6 +79,34 @@ class Subscription:
         self._resting: set[EventType] = set()
         self._missed: set[EventType] = set()
         self._ended = False
+        self._begun: Reply[JsonObject] = Reply()
+
+    def begin(self) -> Permit | None:
+        """Hear from now on; what the subscriber may read. Raises when it has no right to hear anything."""
+        permit = self.permit()
+        with self._lock:
+            ended = self._ended
+        if not ended:
+            self._hub.remember(self)
+        self._begun.succeed({})
+        return permit
+
+    def fail(self, error: KnowledgeError) -> None:
+        """It never begins."""
+        self.end()
+        self._begun.fail(error)
+
+    def add_done_callback(self, callback: Callable[[Subscription], None], /) -> None:
+        """Run ``callback(self)`` once it is decided whether the subscription stands."""
+        self._begun.add_done_callback(lambda _: callback(self))
+
+    def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
+        """Hand over that it stands, or raise why not."""
+        hand_over(self._begun.result())
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.end()
 
     def end(self) -> None:
         """Hear nothing any more; idempotent."""
@@ -133,13 +164,9 @@ class EventHub:
         self._lock = threading.Lock()
         self._subscriptions: tuple[Subscription, ...] = ()
 
-    def subscribe(self, subscriber: Subscriber, ready: Callable[[PendingEvent], None]) -> Subscription:
-        """Begin to tell; raises when the subscriber has no right to hear anything now."""
-        subscription = Subscription(self, subscriber, ready)
-        subscription.permit()
+    def remember(self, subscription: Subscription) -> None:
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
-        return subscription
 
     def forget(self, subscription: Subscription) -> None:
         with self._lock:

@@ -36,7 +36,7 @@ from messages.audience import require_well_formed
 from messages.envelope import Call, Deadline
 from messages.errors import DeadlineExceeded, FailedClosed, InternalError, KnowledgeError, ReadOnlyGrant, Stopping
 from messages.json_types import JsonObject
-from messages.operator import OperatorCall, Subscriber
+from messages.operator import OperatorCall, SubscribeCall
 from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
 from storage.layout import Layout, StoreLayout
 from storage.vault import ScanLimits
@@ -252,19 +252,26 @@ class Runtime:
                 pending.fail(error)
         return pending
 
-    def subscribe(self, subscriber: Subscriber, ready: Callable[[PendingEvent], None]) -> Subscription:
+    def subscribe(self, call: SubscribeCall, ready: Callable[[PendingEvent], None]) -> Subscription:
         """Tell ``ready`` of each event for this subscriber, to be delivered like an answer, until the subscription is
         ended. The store is opened and stays open, so that edits are seen; none is created.
 
-        Raises the refusals of an audience or operator without the right to read, ``Stopping`` and ``Restarting``.
+        The subscription is its own pending answer; refusals come through it. Never blocks, never raises.
         """
-        if self._closing.is_set():
-            raise Stopping("The runtime is stopping; nothing was subscribed.")
-        subscription = self._events.subscribe(subscriber, ready)
-        permit = subscription.permit()
-        layout = None if permit is None else self.gate.layout_of(permit.vault_id)
-        if permit is not None and layout is not None:
-            self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
+        subscription = Subscription(self._events, call.subscriber, ready)
+
+        def begin() -> None:
+            permit = subscription.begin()
+            layout = None if permit is None else self.gate.layout_of(permit.vault_id)
+            if permit is not None and layout is not None:
+                self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
+
+        try:
+            if self._closing.is_set():
+                raise Stopping("The runtime is stopping; nothing was subscribed.")
+            self._when_ready(begin, subscription, call.deadline)
+        except KnowledgeError as error:
+            subscription.fail(error)
         return subscription
 
     def end_run(self, run_id: str, deadline: Deadline) -> Reply[bool]:
@@ -299,7 +306,7 @@ class Runtime:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _when_ready(
-        self, proceed: Callable[[], None], pending: PendingCall | PendingOperation, deadline: Deadline
+        self, proceed: Callable[[], None], pending: PendingCall | PendingOperation | Subscription, deadline: Deadline
     ) -> None:
         """Run ``proceed`` now, or once the authority has published its first view."""
         if self.gate.open():
@@ -361,7 +368,9 @@ class Runtime:
         )
 
 
-def _guarded(pending: PendingCall | PendingOperation, reply: Reply[R], proceed: Callable[[R], None]) -> None:
+def _guarded(
+    pending: PendingCall | PendingOperation | Subscription, reply: Reply[R], proceed: Callable[[R], None]
+) -> None:
     """Continue a call with an earlier reply's value; whatever goes wrong becomes the call's answer."""
     error = reply.error()
     if error is not None:

@@ -25,7 +25,7 @@ from messages.audience import Audience
 from messages.envelope import Call, Deadline
 from messages.errors import InvalidArgument, Stopping
 from messages.json_types import JsonObject
-from messages.operator import OperatorCall, Subscriber
+from messages.operator import OperatorCall, SubscribeCall
 from messages.schemas import export_tools
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
 from storage.layout import Layout, resolve_state_dir
@@ -118,9 +118,9 @@ class KnowledgeBridge:
         """Accept an operator's request of a door; never blocks, never raises."""
         return self._runtime.operate(call)
 
-    def subscribe(self, subscriber: Subscriber, ready: Callable[[PendingEvent], None]) -> Subscription:
-        """Hear of changes until the subscription is ended; ``ready`` must not block. Raises ``KnowledgeError``."""
-        return self._runtime.subscribe(subscriber, ready)
+    def subscribe(self, call: SubscribeCall, ready: Callable[[PendingEvent], None]) -> Subscription:
+        """Hear of changes until the subscription, a pending answer of its own, is ended; ``ready`` must not block."""
+        return self._runtime.subscribe(call, ready)
 
     def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]:
         """The tools in a host's shape; all of them unless a profile is named."""

@@ -40,7 +40,7 @@ from messages.operator import (
     SUBSCRIBE,
     Operator,
     OperatorCall,
-    Subscriber,
+    SubscribeCall,
     parse_operator_call,
     parse_subscription,
 )
@@ -51,7 +51,7 @@ SUBSCRIPTIONS_MAX = 16
 _log = logging.getLogger(__name__)
 
 Method: TypeAlias = Callable[[JsonObject], JsonValue]
-_C = TypeVar("_C", Call, OperatorCall)
+_C = TypeVar("_C", Call, OperatorCall, SubscribeCall)
 
 
 class Service(Protocol):
@@ -61,7 +61,7 @@ class Service(Protocol):
 
     def operate(self, call: OperatorCall) -> PendingAnswer: ...
 
-    def subscribe(self, subscriber: Subscriber, ready: Callable[[PendingAnswer], None]) -> Subscription: ...
+    def subscribe(self, call: SubscribeCall, ready: Callable[[PendingAnswer], None]) -> Subscription: ...
 
     def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]: ...
 
@@ -70,10 +70,11 @@ class Service(Protocol):
     def busy(self) -> bool: ...
 
 
-class Subscription(Protocol):
-    """What a door holds of somebody who listens."""
+class Subscription(PendingAnswer, Protocol):
+    """What a door holds of somebody who listens; the answer to its request until that is given."""
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """Tell nothing more; idempotent."""
 
 
 class OpenCalls:
@@ -223,13 +224,16 @@ class RpcPeer:
         if request.method == "tools.call":
             self._call(request, self._call_of, self._service.submit)
             return
+        if request.method == SUBSCRIBE:
+            self._call(request, self._subscription_of, self._subscribe)
+            return
         if request.method in OPERATOR_METHODS:
             self._call(request, self._operator_call_of(request.method), self._service.operate)
             return
         if request.method == "shutdown":
             self._shut_down(request)
             return
-        method = self._subscribe if request.method == SUBSCRIBE else self._methods.get(request.method)
+        method = self._methods.get(request.method)
         outcome = self._outcome(
             lambda: self._host_method(request.method, request.params) if method is None else method(request.params)
         )
@@ -262,13 +266,16 @@ class RpcPeer:
     def _operator_call_of(self, method: str) -> Callable[[JsonObject], OperatorCall]:
         return lambda params: parse_operator_call(method, params, peer=self._operator)
 
-    def _subscribe(self, params: JsonObject) -> JsonValue:
-        """From now on ``event`` notifications leave between the answers, each under its own read lease."""
+    def _subscription_of(self, params: JsonObject) -> SubscribeCall:
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
             raise Busy(f"This connection has {SUBSCRIPTIONS_MAX} subscriptions; use one of them.")
-        subscriber = parse_subscription(params, caller=self._caller, peer=self._operator)
-        self._subscriptions.append(self._service.subscribe(subscriber, self._tell))
-        return {}
+        return parse_subscription(params, caller=self._caller, peer=self._operator)
+
+    def _subscribe(self, call: SubscribeCall) -> PendingAnswer:
+        """From now on ``event`` notifications leave between the answers, each under its own read lease."""
+        subscription = self._service.subscribe(call, self._tell)
+        self._subscriptions.append(subscription)
+        return subscription
 
     def _tell(self, event: PendingAnswer) -> None:
         self._outbox.put_answer(event, lambda told: jsonrpc.notification_line("event", told), _unheard)

@@ -153,6 +153,7 @@ class _Subscription(Arguments):
     audience: _Raw = None
     operator: _Raw = None
     agent: _Name | None = None
+    deadline_ms: Annotated[int, Integer(1, DEADLINE_MAX_MS)] = DEADLINE_DEFAULT_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,16 @@ class Subscriber:
     audience: Audience | None = None
     operator: Operator | None = None
     agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeCall:
+    """One ``events.subscribe`` on its way."""
+
+    subscriber: Subscriber
+    deadline: Deadline
+    cancellation: Cancellation = field(default_factory=Cancellation)
+    correlation_id: str = field(default_factory=new_correlation_id)
 
 
 def parse_operator(value: object) -> Operator:
@@ -184,9 +195,14 @@ def parse_operator_call(method: str, params: JsonObject, *, peer: Operator | Non
     return OperatorCall(operator, request, common.agent, Deadline.after(common.deadline_ms / 1000))
 
 
-def parse_subscription(params: JsonObject, *, caller: Audience | None, peer: Operator | None) -> Subscriber:
+def parse_subscription(params: JsonObject, *, caller: Audience | None, peer: Operator | None) -> SubscribeCall:
     """Who subscribes: the audience or the operator of the request, else who the connection stands for."""
     found = validate(_Subscription, params)
+    deadline = Deadline.after(found.deadline_ms / 1000)
+    return SubscribeCall(_subscriber(found, caller, peer), deadline)
+
+
+def _subscriber(found: _Subscription, caller: Audience | None, peer: Operator | None) -> Subscriber:
     if found.audience is not None and (found.operator is not None or found.agent is not None):
         raise InvalidArgument(
             "A subscription has an audience or an operator, not both.", field="audience", reason="conflict"

@@ -35,7 +35,7 @@ from messages.errors import (
     UnknownTool,
 )
 from messages.json_types import JsonObject
-from messages.operator import OperatorCall, Subscriber
+from messages.operator import OperatorCall, SubscribeCall, Subscriber
 from messages.schemas import ToolFormat, export_tools
 from messages.tools import CATALOGUE
 
@@ -88,21 +88,28 @@ class FakePending:
             self.settle(Cancelled("The call was cancelled."))
 
 
-class FakeSubscription:
+class FakeSubscription(FakePending):
     """One subscriber, told when the test says so."""
 
     def __init__(self, bridge: KnowledgeBridge, subscriber: Subscriber, ready: Callable[[FakePending], None]) -> None:
+        super().__init__(_made_up("events.subscribe"), lambda _: None)
         self._bridge = bridge
         self.subscriber = subscriber
         self._ready = ready
+        self.settle({})
 
     def tell(self, event: JsonObject) -> None:
-        pending = FakePending(Call("event", {}, None, Deadline.after(60.0)), lambda _: None)
+        pending = FakePending(_made_up("event"), lambda _: None)
         pending.settle(event)
         self._ready(pending)
 
     def end(self) -> None:
-        self._bridge.subscriptions.remove(self)
+        if self in self._bridge.subscriptions:
+            self._bridge.subscriptions.remove(self)
+
+
+def _made_up(name: str) -> Call:
+    return Call(name, {}, None, Deadline.after(60.0))
 
 
 class KnowledgeBridge:
@@ -157,9 +164,9 @@ class KnowledgeBridge:
         pending.settle({"operator": call.operator.id, "agent": call.agent, "method": call.tool, "request": request})
         return pending
 
-    def subscribe(self, subscriber: Subscriber, ready: Callable[[FakePending], None]) -> FakeSubscription:
+    def subscribe(self, call: SubscribeCall, ready: Callable[[FakePending], None]) -> FakeSubscription:
         """Remembered in ``subscriptions``; a test says when something happens."""
-        subscription = FakeSubscription(self, subscriber, ready)
+        subscription = FakeSubscription(self, call.subscriber, ready)
         self.subscriptions.append(subscription)
         return subscription
 
