@@ -16,6 +16,7 @@ from typing import Final, TypeVar, assert_never
 
 from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
 from actors.directory import StoreDirectory, StoreHandle
+from actors.maintenance import MaintenanceReport, RunMaintenance
 from actors.store.caretaker import AdoptVault, FinishMove, MoveFolder, UndoMove, caretaker_name, caretaker_spec
 from actors.store.lane import StoreSettings
 from actors.store.messages import RunTool
@@ -28,10 +29,12 @@ from messages.operator import (
     AcceptDeletionsRequest,
     AdoptNotesRequest,
     AdoptStoreRequest,
+    MaintenanceStatusRequest,
     OperatorCall,
     OperatorDiagnosticsRequest,
     OperatorStatusRequest,
     RelocateStoreRequest,
+    RunMaintenanceRequest,
 )
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
@@ -111,6 +114,7 @@ class Surroundings:
     tree: Tree
     authority: ActorHandle
     stores: StoreDirectory
+    maintenance: ActorHandle
     settings_of: Callable[[str, StoreLayout], StoreSettings]
     git: bool
 
@@ -135,8 +139,48 @@ class Operators:
                 self._adopt_store(pending, self._permit(call))
             case RelocateStoreRequest():
                 self._relocate(pending, call.request)
+            case RunMaintenanceRequest():
+                chosen = self._chosen(call)
+                _then(
+                    self._around.maintenance.ask(RunMaintenance(chosen), deadline=call.deadline),
+                    lambda shown: pending.succeed(self._visible(call, shown)),
+                    pending.fail,
+                )
+            case MaintenanceStatusRequest():
+                self._gate.require_scope(call.operator, call.scope)
+                _then(
+                    self._around.maintenance.ask(MaintenanceReport(), deadline=call.deadline),
+                    lambda shown: pending.succeed(self._visible(call, shown)),
+                    pending.fail,
+                )
             case _:
                 assert_never(call.request)
+
+    # --- maintenance -----------------------------------------------------------------------------------
+
+    def _chosen(self, call: OperatorCall) -> tuple[str, ...] | None:
+        """The stores that a run is to look after; ``None`` for all."""
+        self._gate.require_scope(call.operator, call.scope)
+        if call.agent is not None:
+            return (self._permit(call).vault_id,)
+        return None if call.operator.agents is None else self._its_stores(call, self._gate.stores())
+
+    def _visible(self, call: OperatorCall, shown: JsonObject) -> JsonObject:
+        """The report without the stores of others."""
+        stores = shown.get("stores")
+        rows = [row for row in stores if isinstance(row, dict)] if isinstance(stores, list) else []
+        seen = self._its_stores(call, tuple(str(row["vaultId"]) for row in rows))
+        return {**shown, "stores": [row for row in rows if row["vaultId"] in seen]}
+
+    def _its_stores(self, call: OperatorCall, vault_ids: tuple[str, ...]) -> tuple[str, ...]:
+        def sees(vault_id: str) -> bool:
+            try:
+                self._gate.require_scope(call.operator, call.scope, vault_id=vault_id)
+            except Denied:
+                return False
+            return True
+
+        return tuple(vault_id for vault_id in vault_ids if sees(vault_id))
 
     # --- in the lane -----------------------------------------------------------------------------------
 
@@ -180,7 +224,9 @@ class Operators:
         if layout is None:
             raise InternalError("The store of a permit is not known to the authority.")
         request = call.request
-        assert not isinstance(request, AdoptStoreRequest | RelocateStoreRequest)
+        assert not isinstance(
+            request, AdoptStoreRequest | RelocateStoreRequest | RunMaintenanceRequest | MaintenanceStatusRequest
+        )
         message = RunTool(request, permit, isinstance(request, AdoptNotesRequest), actor=f"operator:{call.operator.id}")
 
         def ask(handle: StoreHandle) -> None:

@@ -19,6 +19,7 @@ import orjson
 from actors.authority import Authority, AwaitView, BindAgent, EndRun, Permit, PermitGate, Policy, Unbound
 from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
+from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
 from actors.store.lane import StoreSettings
 from actors.store.messages import RunTool
@@ -34,7 +35,15 @@ from actors.supervision import (
 )
 from messages.audience import require_well_formed
 from messages.envelope import Call, Deadline
-from messages.errors import DeadlineExceeded, FailedClosed, InternalError, KnowledgeError, ReadOnlyGrant, Stopping
+from messages.errors import (
+    DeadlineExceeded,
+    FailedClosed,
+    InternalError,
+    KnowledgeError,
+    ReadOnlyGrant,
+    Stopping,
+    StoreUnavailable,
+)
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall
 from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
@@ -42,6 +51,7 @@ from storage.layout import Layout, StoreLayout
 from storage.vault import ScanLimits
 
 AUTHORITY: Final = "authority"
+MAINTENANCE: Final = "maintenance"
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +69,7 @@ class RuntimeSettings:
     idle: float = 600.0
     max_live_stores: int = 64
     git: bool = True
+    maintenance: Pace = field(default_factory=Pace)
 
     def inbox(self) -> InboxLimits:
         return InboxLimits(requests=self.mailbox, bytes=self.mailbox_bytes, per_audience=self.per_audience)
@@ -132,7 +143,6 @@ class PendingCall:
         elif self._reply.succeed(reply.result(0)):
             self._log(logging.DEBUG, "ok")
 
-
     def _log(self, level: int, outcome: str) -> None:
         if logger.isEnabledFor(level):
             permit = self._permit
@@ -177,7 +187,9 @@ class Runtime:
         settings: RuntimeSettings | None = None,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         environment: Environment | None = None,
+        maintenance: Callable[[], Schedule] = lambda: Schedule(enabled=False),
     ) -> None:
+        """``policy`` and ``maintenance`` are read again each time: what the configuration says now."""
         self._settings = settings or RuntimeSettings()
         self._now_ms = now_ms
         environment = environment or Environment()
@@ -202,6 +214,21 @@ class Runtime:
             max_live=self._settings.max_live_stores,
             wanted=lambda vault_id: self._events.wanted(vault_id),
         )
+        self._maintenance = self._tree.handle(MAINTENANCE)
+        self._tree.root.start_child(
+            ChildSpec(
+                MAINTENANCE,
+                partial(
+                    Maintenance,
+                    layout=layout,
+                    gate=self.gate,
+                    schedule=maintenance,
+                    open_store=self._open_store,
+                    pace=self._settings.maintenance,
+                ),
+                stops_first=True,
+            )
+        )
         self._operators = Operators(
             Surroundings(
                 layout=layout,
@@ -209,6 +236,7 @@ class Runtime:
                 tree=self._tree,
                 authority=self._authority,
                 stores=self._stores,
+                maintenance=self._maintenance,
                 settings_of=self._store_settings,
                 git=self._settings.git,
             )
@@ -288,8 +316,8 @@ class Runtime:
         }
 
     def busy(self) -> bool:
-        """Whether any store has unanswered requests."""
-        return self._stores.busy()
+        """Whether any store has unanswered requests, or maintenance is under way."""
+        return self._stores.busy() or self._maintenance.health().detail.get("running") is True
 
     def close(self, drain_seconds: float = 5.0) -> ClosedTree:
         """Refuse, drain, stop in order and join; idempotent."""
@@ -355,6 +383,14 @@ class Runtime:
             request_key=validated.request_key,
         )
         pending.take(permit, reply)
+
+    def _open_store(self, vault_id: str) -> Reply[StoreHandle]:
+        layout = self.gate.layout_of(vault_id)
+        if layout is None:
+            lost: Reply[StoreHandle] = Reply()
+            lost.fail(StoreUnavailable("No agent uses this store any more.", reason="unassigned"))
+            return lost
+        return self._stores.open(vault_id, self._store_settings(vault_id, layout))
 
     def _store_settings(self, vault_id: str, layout: StoreLayout) -> StoreSettings:
         return StoreSettings(

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 from actors.authority import Policy
 from actors.events import PendingEvent, Subscription
+from actors.maintenance import Schedule
 from actors.operators import PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from host_bridge.config import Configuration, ConfigurationFile
@@ -67,7 +68,12 @@ class KnowledgeBridge:
         self._fixed = config
         self._own_lock = take_owner_lock(self._layout.root) if owner_lock is None else None
         try:
-            self._runtime = Runtime(self._layout, policy=self._policy, settings=_settings(self.configuration))
+            self._runtime = Runtime(
+                self._layout,
+                policy=self._policy,
+                settings=_settings(self.configuration),
+                maintenance=self._schedule,
+            )
         except BaseException:
             self._release()
             raise
@@ -159,6 +165,11 @@ class KnowledgeBridge:
     def _release(self) -> None:
         if self._own_lock is not None:
             self._own_lock.release()
+
+    def _schedule(self) -> Schedule:
+        """When maintenance runs, as the configuration says now. Maintenance's thread."""
+        found = self.configuration.maintenance
+        return Schedule(found.enabled, found.every, found.at)
 
     def _policy(self) -> Policy:
         """What the configuration says of access now. Authority thread."""

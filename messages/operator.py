@@ -94,6 +94,18 @@ class RelocateStoreRequest(ToolRequest):
     path: _Path = Field()
 
 
+class RunMaintenanceRequest(ToolRequest):
+    """Look after the store of an agent, or after every store; answered when the run has begun, not when it ends."""
+
+    tool: ClassVar[str] = "operator.runMaintenance"
+
+
+class MaintenanceStatusRequest(ToolRequest):
+    """The schedule, the next and the last run, what runs now, and the last result of each store."""
+
+    tool: ClassVar[str] = "operator.maintenance"
+
+
 OperatorRequest: TypeAlias = (
     OperatorStatusRequest
     | OperatorDiagnosticsRequest
@@ -101,6 +113,8 @@ OperatorRequest: TypeAlias = (
     | AcceptDeletionsRequest
     | AdoptStoreRequest
     | RelocateStoreRequest
+    | RunMaintenanceRequest
+    | MaintenanceStatusRequest
 )
 
 OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest], Scope]]] = MappingProxyType(
@@ -111,6 +125,8 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest], Scope]]] = Map
         AcceptDeletionsRequest.tool: (AcceptDeletionsRequest, "operator.admin"),
         AdoptStoreRequest.tool: (AdoptStoreRequest, "operator.admin"),
         RelocateStoreRequest.tool: (RelocateStoreRequest, "operator.admin"),
+        RunMaintenanceRequest.tool: (RunMaintenanceRequest, "operator.admin"),
+        MaintenanceStatusRequest.tool: (MaintenanceStatusRequest, "operator.admin"),
     }
 )
 SUBSCRIBE: Final = "events.subscribe"

@@ -14,8 +14,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from actors.authority.permit import Permit
-from actors.authority.view import AuthorityView, Unbound, may_move, require_scope, resolve, resolve_operator
+from actors.authority.permit import Permit, Upkeep
+from actors.authority.view import (
+    AuthorityView,
+    Unbound,
+    may_move,
+    require_scope,
+    resolve,
+    resolve_operator,
+    resolve_upkeep,
+)
 from messages.audience import Audience
 from messages.errors import Denied, KnowledgeError, Restarting
 from messages.operator import Operator, Scope
@@ -106,6 +114,14 @@ class PermitGate:
         and ``Restarting`` while no authority vouches for a view."""
         return resolve(self._current(), audience, write=write, now=self._now())
 
+    def resolve_upkeep(self, upkeep: Upkeep, *, write: bool) -> Permit:
+        """The same for the runtime itself, when it looks after a store."""
+        return resolve_upkeep(self._current(), upkeep, write=write)
+
+    def stores(self) -> tuple[str, ...]:
+        """The stores that exist and that agents use, in a fixed order."""
+        return tuple(sorted(self._current().layouts))
+
     def resolve_operator(
         self, operator: Operator, agent: str | None, *, scope: Scope, write: bool = False
     ) -> Permit | Unbound:
@@ -124,7 +140,11 @@ class PermitGate:
         view = self._current()
         if view.epoch == permit.epoch and (permit.expires_at is None or self._now() < permit.expires_at):
             return
-        again = resolve(view, permit.audience, write=write, now=self._now())
+        holder = permit.audience
+        if isinstance(holder, Upkeep):
+            again: Permit | Unbound = resolve_upkeep(view, holder, write=write)
+        else:
+            again = resolve(view, holder, write=write, now=self._now())
         if isinstance(again, Unbound) or not again.covers(permit, write=write):
             raise Denied("The access under which this call was accepted has been withdrawn.")
 

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from messages.audience import Audience
 from messages.vocabulary import Partition
+
+MAINTENANCE: Final = "maintenance"
+"""The author of what the runtime saves by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Nobody's call: the runtime looks after one partition of a store that agents use."""
+
+    vault_id: str
+    partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +29,7 @@ class Permit:
     come out equal (decisions.md section 6, Permits).
     """
 
-    audience: Audience
+    audience: Audience | Upkeep
     agent: str
     vault_id: str
     partition: Partition

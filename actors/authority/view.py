@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 
-from actors.authority.permit import Permit
+from actors.authority.permit import MAINTENANCE, Permit, Upkeep
 from messages.audience import (
     Audience,
     OwnerPrivate,
@@ -94,6 +94,25 @@ def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now:
         may_write=view.writes_enabled,
         epoch=view.epoch,
         expires_at=earliest_expiry(audience),
+    )
+
+
+def resolve_upkeep(view: AuthorityView, upkeep: Upkeep, *, write: bool) -> Permit:
+    """The permit of the runtime itself on a partition of a store that agents use.
+
+    Raises ``Denied`` for a store that no agent uses, ``WritesDisabled``.
+    """
+    if upkeep.vault_id not in view.layouts:
+        raise Denied("No agent uses this store any more.", vaultId=upkeep.vault_id)
+    if write and not view.writes_enabled:
+        raise WritesDisabled("Writes are disabled by the configuration (writesEnabled: false).")
+    return Permit(
+        audience=upkeep,
+        agent=MAINTENANCE,
+        vault_id=upkeep.vault_id,
+        partition=upkeep.partition,
+        may_write=view.writes_enabled,
+        epoch=view.epoch,
     )
 
 

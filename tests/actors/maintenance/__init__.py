@@ -1,0 +1,1 @@
+"""Maintenance: its schedule, its course through a store, its actor."""
