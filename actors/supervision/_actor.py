@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 import pykka
@@ -324,7 +325,7 @@ class GuardedActor(pykka.ThreadingActor):
         slot.live = False
         for stop in self._foreign_stops:
             if stop.reply_to is not None:
-                self._attempt("answer a stop", lambda stop=stop: _tell_stopped(stop))  # type: ignore[misc]
+                self._attempt("answer a stop", partial(_tell_stopped, stop))
         self._attempt(
             "tell the parent",
             lambda: context.tell_parent(

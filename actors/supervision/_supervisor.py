@@ -413,7 +413,7 @@ class Supervisor(GuardedActor):
         for child in reversed(children):
             if child.alive and not child.stop_sent:
                 self._send_stop(child, max(until, self.context.clock.monotonic()))
-            yield lambda child=child: child.gone  # type: ignore[misc]
+            yield partial(_is_gone, child)
         yield lambda: not any(child.alive for child in children)
 
     def _begin_quiesce(self) -> None:
@@ -472,3 +472,7 @@ class Supervisor(GuardedActor):
                     envelope.reply.succeed(True)
                 else:
                     envelope.reply.fail(error)
+
+
+def _is_gone(child: _Child) -> bool:
+    return child.gone
