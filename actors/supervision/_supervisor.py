@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 import pykka
@@ -474,5 +475,5 @@ class Supervisor(GuardedActor):
                     envelope.reply.fail(error)
 
 
-def _is_gone(child: _Child) -> bool:
+def _is_gone(child: Child) -> bool:
     return child.gone
