@@ -388,12 +388,13 @@ def test_a_record_of_a_newer_format_is_listed_and_never_rewritten() -> None:
         rewrite(text.encode(), {"title": "x"})
 
 
-def test_expiry_begins_with_its_date() -> None:
+def test_a_record_expires_when_the_whole_of_its_date_is_past() -> None:
     record = parsed(CLAIM).record
-    start = parse_date("2027-01-01")
-    assert start is not None
-    assert not record.expired(start.start_ms - 1)
-    assert record.expired(start.start_ms)
+    date = parse_date("2027-01-01")
+    assert date is not None
+    assert not record.expired(date.start_ms)
+    assert not record.expired(date.end_ms - 1)
+    assert record.expired(date.end_ms)
 
 
 hostile = st.recursive(
