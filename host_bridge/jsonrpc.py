@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
@@ -21,7 +22,9 @@ from messages.host import INVALID_PARAMS, INVALID_REQUEST, KNOWLEDGE_ERROR, PARS
 from messages.json_types import JsonObject, JsonValue
 
 MAX_DEPTH: Final = 64
+ID_RULE: Final = '"id" must be an integer or a string of at most 256 characters that UTF-8 can carry.'
 _ID_MAX_CHARS: Final = 256
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 RequestId: TypeAlias = str | int
 
@@ -74,8 +77,20 @@ def parse_json(line: bytes) -> JsonValue:
     except ValueError as error:
         raise Malformed(PARSE_ERROR, f"The line is not JSON ({_reason(error)}).") from None
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
-        raise _too_deep(_id_of(value))
+        raise _too_deep(id_of(value))
     return value
+
+
+def unwrapped(arguments: JsonValue) -> JsonValue:
+    """The object inside arguments that came as a string holding one, as some hosts send them (HOSTS.md section 2,
+    row 4); anything else as it is."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        inner = parse_json(arguments.encode("utf-8", "surrogatepass"))
+    except Malformed:
+        return arguments
+    return inner if isinstance(inner, Mapping) else arguments
 
 
 def parse_message(line: bytes) -> Message:
@@ -85,7 +100,7 @@ def parse_message(line: bytes) -> Message:
         raise Malformed(INVALID_REQUEST, "Batches are not supported: send one JSON object a line.")
     if not isinstance(value, Mapping):
         raise Malformed(INVALID_REQUEST, "A request is a JSON object.")
-    request_id = _id_of(value)
+    request_id = id_of(value)
     if value.get("jsonrpc") != "2.0":
         raise Malformed(INVALID_REQUEST, '"jsonrpc" must be "2.0".', request_id)
     if "method" not in value and ("result" in value or "error" in value):
@@ -94,7 +109,7 @@ def parse_message(line: bytes) -> Message:
     if not isinstance(method, str):
         raise Malformed(INVALID_REQUEST, '"method" must be a string.', request_id)
     if "id" in value and request_id is None:
-        raise Malformed(INVALID_REQUEST, f'"id" must be an integer or a string of at most {_ID_MAX_CHARS} characters.')
+        raise Malformed(INVALID_REQUEST, ID_RULE)
     params = value.get("params", {})
     if not isinstance(params, Mapping):
         raise Malformed(INVALID_PARAMS, '"params" must be an object.', request_id, _invalid("params"))
@@ -133,14 +148,14 @@ def refusal_line(request_id: RequestId | None, error: KnowledgeError) -> bytes:
     return dump({"jsonrpc": "2.0", "id": request_id, "error": error_object(error)})
 
 
-def _id_of(value: JsonValue) -> RequestId | None:
-    """The id, when it is one that we answer to: JSON-RPC's fractions, nulls and booleans are not."""
+def id_of(value: JsonValue) -> RequestId | None:
+    """The id, when it is one that we can echo exactly: JSON-RPC's fractions, nulls and lone surrogates are not."""
     found = value.get("id") if isinstance(value, Mapping) else None
     if isinstance(found, bool):
         return None
     if isinstance(found, int):
         return found
-    if isinstance(found, str) and len(found) <= _ID_MAX_CHARS and found.isprintable():
+    if isinstance(found, str) and len(found) <= _ID_MAX_CHARS and not _SURROGATE.search(found):
         return found
     return None
 

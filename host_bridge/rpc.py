@@ -315,7 +315,7 @@ class RpcPeer:
     def _call_of(self, params: JsonObject) -> Call:
         parsed = parse_params("tools.call", params)
         assert isinstance(parsed, ToolsCallParams)
-        arguments = {} if parsed.arguments is None else parsed.arguments
+        arguments = jsonrpc.unwrapped({} if parsed.arguments is None else parsed.arguments)
         if not isinstance(arguments, Mapping):
             raise InvalidArgument("`arguments` must be an object.", field="arguments", allowed="object")
         audience = self._caller if parsed.audience is None else parse_audience(parsed.audience)

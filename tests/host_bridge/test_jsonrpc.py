@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from host_bridge import jsonrpc
 from host_bridge.jsonrpc import Malformed, Notification, Request, Response
 from messages.errors import InvalidArgument, StaleFence
+from messages.json_types import JsonValue
 
 
 def _refused(line: bytes) -> Malformed:
@@ -60,7 +61,7 @@ def test_an_invalid_request_is_answered_with_its_id(line: bytes) -> None:
     assert (error.number, error.request_id) == (-32600, 1)
 
 
-@pytest.mark.parametrize("request_id", ["null", "true", "1.5", "[]", "{}", '"' + "x" * 257 + '"', '"a\\u0000b"'])
+@pytest.mark.parametrize("request_id", ["null", "true", "1.5", "[]", "{}", '"' + "x" * 257 + '"', '"a\\ud800b"', "1.0"])
 def test_an_id_that_cannot_be_matched_is_minus_32600(request_id: str) -> None:
     error = _refused(f'{{"jsonrpc": "2.0", "id": {request_id}, "method": "x"}}'.encode())
     assert (error.number, error.request_id) == (-32600, None)
@@ -140,3 +141,22 @@ def test_an_invalid_argument_is_minus_32602_and_every_other_code_minus_32000() -
     assert (bad["code"], bad["data"]) == (-32602, {"code": "invalid_argument", "retry": "never", "field": "query"})
     stale = json.loads(jsonrpc.refusal_line(1, StaleFence("Stale.")))["error"]
     assert (stale["code"], stale["data"]) == (-32000, {"code": "stale_fence", "retry": "never"})
+
+
+@given(st.integers() | st.text(max_size=256))
+def test_an_id_is_echoed_exactly(request_id: jsonrpc.RequestId) -> None:
+    line = json.dumps({"jsonrpc": "2.0", "id": request_id, "method": "x"}).encode()
+    message = jsonrpc.parse_message(line)
+    assert isinstance(message, Request)
+    echoed = json.loads(jsonrpc.result_line(message.id, {}))["id"]
+    assert (echoed, type(echoed)) == (request_id, type(request_id))
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}', ' {"a": {"b": [1]}} '])
+def test_arguments_in_a_string_are_unwrapped_when_it_holds_an_object(text: str) -> None:
+    assert jsonrpc.unwrapped(text) == json.loads(text)
+
+
+@pytest.mark.parametrize("value", ["", "text", "[1]", "5", '"{}"', '{"a": NaN}', "\ud800", [1], None, {"a": "{}"}])
+def test_arguments_that_hold_no_object_stay_what_they_are(value: JsonValue) -> None:
+    assert jsonrpc.unwrapped(value) == value

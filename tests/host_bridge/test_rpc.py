@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from host_bridge.rpc import OPEN_CALLS_MAX, RpcPeer
+from host_bridge.rpc import OPEN_CALLS_MAX, SUBSCRIPTIONS_MAX, RpcPeer
 from host_bridge.transport import LineReader, Outbox, Oversize
 from messages.audience import OwnerPrivate
 from messages.json_types import JsonObject, JsonValue
+from messages.operator import LOCAL_OPERATOR, Operator
 from tests.host_bridge.fake_bridge import FakePending, KnowledgeBridge
 
 OWNER: JsonObject = {"kind": "owner-private", "agent": "main"}
@@ -35,12 +36,12 @@ class Bridge(KnowledgeBridge):
 class Wire:
     """A peer and the lines it wrote."""
 
-    def __init__(self, *, caller: OwnerPrivate | None = None) -> None:
+    def __init__(self, *, caller: OwnerPrivate | None = None, operator: Operator | None = None) -> None:
         self.bridge = Bridge()
         self._reader_end, self._writer_end = os.pipe()
         self.outbox = Outbox(self._writer_end, name="test")
         self.drained = threading.Event()
-        self.peer = RpcPeer(self.bridge, self.outbox, caller=caller, on_shutdown=self._drain)
+        self.peer = RpcPeer(self.bridge, self.outbox, caller=caller, operator=operator, on_shutdown=self._drain)
         self._lines = LineReader(self._reader_end)
         self._answers = iter(self._lines)
 
@@ -324,3 +325,85 @@ def test_every_one_of_many_concurrent_calls_gets_exactly_one_answer(wire: Wire) 
     refused_ids = [answer for answer in answers if answer["id"] is None]
     assert len(seen) == len(set(seen)) == 1_200
     assert not refused_ids
+
+
+# --- operators and events --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def socket_wire() -> Iterator[Wire]:
+    """A peer that is an operator by itself, as one over the owner's socket is."""
+    made = Wire(operator=LOCAL_OPERATOR)
+    yield made
+    made.close()
+
+
+def test_an_operators_request_is_answered_like_a_call_and_names_who_asked(socket_wire: Wire) -> None:
+    socket_wire.send("operator.status", {"agent": "ben"})
+    assert socket_wire.answer()["result"] == {
+        "operator": "local", "agent": "ben", "method": "operator.status", "request": {},
+    }  # fmt: skip
+    socket_wire.send("operator.status", {"operator": {"id": "ana", "scopes": ["operator.read"]}})
+    result = socket_wire.answer()["result"]
+    assert isinstance(result, dict)
+    assert result["operator"] == "ana"
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({}, "operator"),
+        ({"operator": {"id": "ana", "scopes": ["root"]}}, "operator.scopes[0]"),
+        ({"operator": {"id": "ana"}}, "operator.scopes"),
+        ({"operator": {"id": "ana", "scopes": [], "admin": True}}, "operator.admin"),
+        ({"operator": {"id": "ana", "scopes": []}, "store": "x"}, "store"),
+        ({"operator": {"id": "ana", "scopes": []}, "deadlineMs": 0}, "deadlineMs"),
+    ],
+)
+def test_an_operators_request_is_refused_by_field(wire: Wire, params: JsonObject, field: str) -> None:
+    wire.send("operator.status", params)
+    error = wire.error()
+    assert error["code"] == -32602
+    assert isinstance(error["data"], dict)
+    assert error["data"]["field"] == field
+
+
+def test_events_leave_between_the_answers_of_who_subscribed_and_end_with_the_connection(socket_wire: Wire) -> None:
+    socket_wire.send("events.subscribe", {"audience": OWNER}, 7)
+    assert socket_wire.answer() == {"jsonrpc": "2.0", "id": 7, "result": {}}
+    (subscription,) = socket_wire.bridge.subscriptions
+    assert subscription.subscriber.audience == OwnerPrivate("main")
+    subscription.tell({"type": "changed", "partition": "private"})
+    assert socket_wire.answer() == {
+        "jsonrpc": "2.0", "method": "event", "params": {"type": "changed", "partition": "private"},
+    }  # fmt: skip
+    socket_wire.peer.end_subscriptions()
+    assert socket_wire.bridge.subscriptions == []
+
+
+def test_a_subscription_without_an_audience_is_the_peers_own_or_refused(wire: Wire, socket_wire: Wire) -> None:
+    socket_wire.send("events.subscribe", {"agent": "ben"})
+    socket_wire.answer()
+    (subscription,) = socket_wire.bridge.subscriptions
+    assert (subscription.subscriber.operator, subscription.subscriber.agent) == (LOCAL_OPERATOR, "ben")
+    wire.send("events.subscribe", {})
+    assert wire.error()["code"] == -32602
+    wire.send("events.subscribe", {"audience": OWNER, "operator": {"id": "a", "scopes": []}})
+    assert wire.error()["code"] == -32602
+
+
+def test_one_connection_has_a_bounded_number_of_subscriptions(socket_wire: Wire) -> None:
+    for number in range(SUBSCRIPTIONS_MAX):
+        socket_wire.send("events.subscribe", {}, number)
+        assert socket_wire.answer()["result"] == {}
+    socket_wire.send("events.subscribe", {}, "more")
+    data = socket_wire.error()["data"]
+    assert isinstance(data, dict)
+    assert data["code"] == "busy"
+
+
+def test_arguments_sent_as_text_are_parsed(wire: Wire) -> None:
+    wire.send("tools.call", {"tool": "knowledge_status", "arguments": '{"note": "from a string"}', "audience": OWNER})
+    result = wire.answer()["result"]
+    assert isinstance(result, Mapping)
+    assert result["arguments"] == {"note": "from a string"}

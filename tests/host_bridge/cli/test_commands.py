@@ -16,7 +16,7 @@ from host_bridge.cli import exits
 from host_bridge.cli import help as pages
 from host_bridge.cli.exits import status_of
 from host_bridge.cli.options import UsageError, parse
-from host_bridge.owner.client import OwnerError
+from host_bridge.owner.client import REQUEST_MAX_BYTES, OwnerError
 from messages.errors import all_error_classes
 from tests.host_bridge.processes import PATIENCE, Home
 
@@ -95,6 +95,36 @@ def test_each_kind_of_failure_has_its_exit_status_and_leaves_stdout_empty(
         assert b"Traceback" not in done.stderr
     assert json.loads(programs.stderr)["error"]["code"] == code
     assert f"code: {code}" in people.stderr.decode()
+
+
+@pytest.mark.parametrize("text", ['{"n": NaN}', '{"n": [1e999]}', '{"n": -Infinity}', '{"n": ' + "9" * 5_000 + "}"])
+def test_a_number_that_json_does_not_have_is_refused_before_anything_is_asked(home: Home, text: str) -> None:
+    for given in ([text], ["-"]):
+        done = home.run("call", "status", *given, "--deadline-ms", "600000", stdin=text.encode())
+        assert (done.returncode, done.stdout) == (exits.USAGE, b"")
+        assert done.stderr.count(b"\n") == 1
+        assert b"not JSON" in done.stderr
+    assert list(home.state_dir.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "status"), [(REQUEST_MAX_BYTES - 50, exits.REFUSED), (REQUEST_MAX_BYTES + 50, exits.USAGE)]
+)
+def test_arguments_beyond_a_requests_size_are_refused_at_once(warm: Home, size: int, status: int) -> None:
+    note = b'{"note": "%s"}' % (b"x" * size)
+    done = warm.run("call", "status", "-", "--deadline-ms", "600000", "--json", stdin=note)
+    assert (done.returncode, done.stdout) == (status, b"")
+    if status == exits.REFUSED:
+        error = json.loads(done.stderr)["error"]
+        assert (error["code"], error["limit"]) == ("limit_exceeded", REQUEST_MAX_BYTES)
+
+
+@pytest.mark.parametrize("depth", [100, 900, 100_000])
+def test_arguments_nested_too_deep_are_refused_at_once(warm: Home, depth: int) -> None:
+    deep = '{"a":' * depth + "1" + "}" * depth
+    done = warm.run("call", "status", "-", "--deadline-ms", "600000", "--json", stdin=deep.encode())
+    assert done.returncode in (exits.USAGE, exits.REFUSED)
+    assert done.stdout == b""
 
 
 def test_a_failure_names_its_fields(warm: Home) -> None:
