@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from host_bridge.cli import output
+from host_bridge.cli.dialects import McpDialect
 from host_bridge.cli.options import CALLER, STATE_DIR, UsageError, parse, state_dir
-from host_bridge.cli.pump import McpDialect, Pump
+from host_bridge.cli.pump import Pump
 from host_bridge.owner.client import Connection, OwnerError, reach
 
 TYPE_CHECKING = False
@@ -28,8 +29,10 @@ def run(arguments: Sequence[str]) -> int:
     def connect() -> Connection:
         return reach(place, hello)
 
+    first: Connection | None = None
     try:
-        first = connect()
+        first = reach(place, hello, start=False)
     except OwnerError as error:
-        return output.failure(error, compact=False)
+        if error.code != "stopping":
+            return output.failure(error, compact=False)
     return Pump(connect, first, McpDialect()).run()

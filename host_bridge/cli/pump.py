@@ -5,7 +5,10 @@ owner dies it starts another, repeats the handshake to it, swallows the answer, 
 twice, and answers open tool calls with a retryable error, since they may have run. When the owner said that its end
 is meant, another is started only once the client speaks again.
 
-One thread, one poll loop; neither side can block the other. Source: decisions.md section 8.
+Where no owner runs yet, the first one is started in a thread of its own while the client is heard already: its MCP
+handshake is answered here, and repeated to the owner like every later one.
+
+One poll loop; neither side can block the other. Source: decisions.md section 8; HOSTS.md section 0 (rule 11).
 """
 
 from __future__ import annotations
@@ -15,18 +18,20 @@ import os
 import select
 import socket
 
-from host_bridge.cli import exits
+from host_bridge.cli import exits, output
 from host_bridge.owner.client import ENDING, OwnerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from host_bridge.cli.dialects import HostDialect, McpDialect
     from host_bridge.owner.client import Connection
     from messages.json_types import JsonObject, JsonValue
 
 _CHUNK = 1 << 16
 _FULL = 8 << 20  # beyond this much waiting on one side, the other side is not read
+_EARLY_MAX = 1 << 20  # what a client may say before there is an owner
 _LINE_MAX = 9 << 20  # the owner refuses lines over 8 MiB; the pump passes them on unread
 _PARENT_CHECK_MS = 10_000
 _LAST_ANSWERS_MS = 3_000  # after the client's end of input: the owner drains 1.5 s, hosts kill after 4
@@ -37,33 +42,6 @@ _LOST = OwnerError(
     "The owner ended before it answered. The call may have run; with the same requestId a repeat is harmless.",
     "unknown",
 )
-
-
-class McpDialect:
-    """What the pump must know of MCP."""
-
-    call = "tools/call"
-    initialized = "notifications/initialized"
-    cancelled = "notifications/cancelled"
-    shutdown = None  # an MCP client ends by closing its end
-
-    def failed_call(self, error: OwnerError, handshake: bool) -> JsonObject:
-        """The answer to a tool call that has none: a result that says so, since models see results."""
-        text = json.dumps(error.to_json(), ensure_ascii=False, separators=(",", ":"))
-        result: JsonObject = {"content": [{"type": "text", "text": text}], "isError": True}
-        return {"result": result if handshake else {**result, "resultType": "complete"}}
-
-
-class HostDialect:
-    """What the pump must know of the host protocol."""
-
-    call = "tools.call"
-    initialized = None
-    cancelled = None  # a cancelled call is still answered
-    shutdown = "shutdown"
-
-    def failed_call(self, error: OwnerError, handshake: bool) -> JsonObject:
-        return {"error": {"code": -32000, "message": error.message, "data": error.to_json()}}
 
 
 class _Open:
@@ -78,13 +56,36 @@ class _Open:
         self.resends = 0
 
 
+class _Start:
+    """The first owner, reached in a thread of its own; ``reader`` ends when the ``outcome`` is there."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        import threading  # reaching an owner that runs already needs none
+
+        self.outcome: Connection | OwnerError = OwnerError("internal", "The owner could not be reached.", "never")
+        self.reader, self._writer = os.pipe()
+        threading.Thread(target=self._run, args=(connect,), daemon=True).start()
+
+    def _run(self, connect: Callable[[], Connection]) -> None:
+        try:
+            self.outcome = connect()
+        except OwnerError as error:
+            self.outcome = error
+        finally:
+            os.close(self._writer)
+
+
 class Pump:
-    """One client, one owner after another. ``run`` returns the exit status when the client has ended."""
+    """One client, one owner after another. ``run`` returns the exit status when the client has ended.
+
+    Without a ``first`` connection it makes one by ``connect`` itself; why that failed is said on stderr, and what the
+    client asked meanwhile is answered with it.
+    """
 
     def __init__(
         self,
         connect: Callable[[], Connection],
-        first: Connection,
+        first: Connection | None,
         dialect: McpDialect | HostDialect,
         wire_in: int = 0,
         wire_out: int = 1,
@@ -108,7 +109,12 @@ class Pump:
         self._eager = 0
         self._input_ended = False
         self._sock: socket.socket | None = None
-        self._attach(first)
+        self._start: _Start | None = None
+        self._failure: OwnerError | None = None
+        if first is not None:
+            self._attach(first)
+        else:
+            self._start = _Start(connect)
 
     def run(self) -> int:
         try:
@@ -119,11 +125,14 @@ class Pump:
 
     def _run(self) -> int:
         while True:
-            if self._input_ended and (self._sock is None or self._ending) and not self._to_host:
+            if self._failure is not None and not self._to_host:
+                return output.failure(self._failure, compact=False)
+            idle = self._start is None and (self._sock is None or self._ending)
+            if self._input_ended and idle and not self._to_host:
                 return exits.OK
             ready = dict(self._poll())
             if not ready:
-                if self._input_ended or os.getppid() != self._parent:
+                if (self._input_ended and self._start is None) or os.getppid() != self._parent:
                     return exits.OK
                 continue
             if self._sock is not None and (state := ready.get(self._sock.fileno())) is not None:
@@ -133,12 +142,19 @@ class Pump:
                     self._read_owner()
             if (state := ready.get(self._out)) is not None and not self._write_to_host(state):
                 return exits.OK
+            if self._start is not None and self._start.reader in ready:
+                self._started(self._start)
             if ready.get(self._in) is not None and not self._input_ended:
                 self._read_host()
 
     def _poll(self) -> list[tuple[int, int]]:
         poller = select.poll()
-        if not self._input_ended and len(self._to_owner) < _FULL:
+        if self._start is not None:
+            poller.register(self._start.reader, select.POLLIN)
+            full = len(self._from_host) + sum(map(len, self._behind)) > _EARLY_MAX
+        else:
+            full = len(self._to_owner) >= _FULL
+        if not self._input_ended and not full:
             poller.register(self._in, select.POLLIN)
         # Registered without events as well: a client that closed its end is noticed at once.
         poller.register(self._out, select.POLLOUT if self._to_host else 0)
@@ -156,8 +172,7 @@ class Pump:
             if self._from_host:
                 self._take_host_line(bytes(self._from_host) + b"\n")
                 self._from_host.clear()
-            if not self._to_owner:
-                self._close_for_writing()
+            self._pass_on_the_end()
             return
         self._from_host += chunk
         while (end := self._from_host.find(b"\n")) >= 0:
@@ -178,22 +193,40 @@ class Pump:
         message = _object(line)
         method = None if message is None else message.get("method")
         if message is not None and isinstance(method, str):
-            if "id" in message:
+            if "id" in message and _answerable(message["id"]):
                 key = _key(message["id"])
                 is_call = method == self._dialect.call
                 self._open[key] = _Open(message["id"], method, None if is_call else line)
                 if method == "initialize":
                     self._initialize, self._initialized = (key, line), None
+                    if self._start is not None and self._greet(message):
+                        return
             elif method == self._dialect.initialized:
                 self._initialized = line
+                if self._is_greeted() and (self._swallow is not None or self._start is not None):
+                    return  # it goes out behind the repeated handshake
             elif method == self._dialect.cancelled:
                 self._forget_cancelled(message)
-        if self._sock is None:
-            self._revive(line)
-        elif self._swallow is not None:
+        if self._swallow is not None or self._start is not None:
             self._behind.append(line)
+        elif self._sock is None:
+            self._revive(line)
         else:
             self._forward(line)
+
+    def _greet(self, message: Mapping[str, JsonValue]) -> bool:
+        """Answer the client's ``initialize`` while its owner starts; whether we could."""
+        result = self._dialect.greeting(message.get("params"))
+        if result is None:
+            return False
+        del self._open[_key(message["id"])]
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        self._to_host += json.dumps(answer, separators=(",", ":")).encode() + b"\n"
+        return True
+
+    def _is_greeted(self) -> bool:
+        """Whether the client has the answer to its ``initialize``, so that an owner's is one too many."""
+        return self._initialize is not None and self._initialize[0] not in self._open
 
     def _forget_cancelled(self, message: Mapping[str, JsonValue]) -> None:
         """MCP never answers a cancelled request, so neither do we."""
@@ -247,11 +280,11 @@ class Pump:
         except OSError:
             return  # its end is read next, and everything open is settled then
         del self._to_owner[:sent]
-        if not self._to_owner and self._input_ended:
-            self._close_for_writing()
+        self._pass_on_the_end()
 
-    def _close_for_writing(self) -> None:
-        if self._sock is not None:
+    def _pass_on_the_end(self) -> None:
+        """Close for writing once the client has ended and its last line is out."""
+        if self._input_ended and self._sock is not None and not self._to_owner and not self._behind:
             try:
                 self._sock.shutdown(socket.SHUT_WR)
             except OSError:
@@ -292,11 +325,37 @@ class Pump:
             return
         self._to_host += line
 
+    def _started(self, start: _Start) -> None:
+        """The first owner is there, or why there is none."""
+        os.close(start.reader)
+        self._start = None
+        outcome = start.outcome
+        if isinstance(outcome, OwnerError):
+            self._failure = outcome
+            self._input_ended = True
+            for request in self._open.values():
+                self._answer(request, outcome)
+            self._open.clear()
+            return
+        self._attach(outcome)
+        self._hand_on(self._behind)
+        self._pass_on_the_end()
+
+    def _hand_on(self, lines: list[bytes]) -> None:
+        """Give a fresh owner the handshake that the client is through with already, then ``lines``."""
+        self._behind = []
+        if self._is_greeted() and self._initialize is not None:
+            self._swallow, handshake = self._initialize
+            self._behind = lines
+            self._forward(handshake)
+        else:
+            self._forward(b"".join(lines))
+
     def _handshake_repeated(self) -> None:
         self._swallow = None
         behind, self._behind = self._behind, []
-        for line in [*([self._initialized] if self._initialized else []), *behind]:
-            self._forward(line)
+        self._forward(b"".join([*([self._initialized] if self._initialized else []), *behind]))
+        self._pass_on_the_end()
 
     def _owner_ended(self) -> None:
         """Settle what was open, then start another owner unless this end was meant or the client is leaving."""
@@ -329,17 +388,10 @@ class Pump:
             if request.line is not None and request.line != line:
                 request.resends += 1
                 again.append(request.line)
-        repeats = self._initialize is not None and self._initialize[0] not in self._open
-        if line is not None and not (repeats and line == self._initialized):
+        if line is not None and not (self._is_greeted() and line == self._initialized):
             again.append(line)
         self._attach(connection)
-        if repeats and self._initialize is not None:
-            self._swallow, handshake = self._initialize
-            self._behind = again
-            self._forward(handshake)
-        else:
-            for kept in again:
-                self._forward(kept)
+        self._hand_on(again)
 
 
 def _object(line: bytes) -> dict[str, JsonValue] | None:
@@ -348,6 +400,13 @@ def _object(line: bytes) -> dict[str, JsonValue] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _answerable(request_id: JsonValue) -> bool:
+    """Whether an answer can come under this id; under any other it comes under null, and nothing is kept open."""
+    if isinstance(request_id, str):
+        return not any("\ud800" <= character <= "\udfff" for character in request_id)
+    return isinstance(request_id, int) and not isinstance(request_id, bool)
 
 
 def _key(request_id: JsonValue) -> str:

@@ -42,7 +42,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _through_the_owner(place: str) -> int:
     """Copy between the host's pipes and the busy owner: the host need not know whose process answers."""
-    from host_bridge.cli.pump import HostDialect, Pump
+    from host_bridge.cli.dialects import HostDialect
+    from host_bridge.cli.pump import Pump
 
     try:
         first = reach(place)

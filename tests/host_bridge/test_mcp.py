@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import pytest
+from mcp_types import version as sdk
 
 import host_bridge
-from host_bridge import mcp
+from host_bridge import mcp, mcp_greeting
 from host_bridge.mcp import McpHost, McpSession
 from host_bridge.transport import LineReader, Outbox, Oversize
 from messages.audience import OwnerPrivate
@@ -159,7 +160,7 @@ def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
 def test_every_protocol_version_is_served_with_name_version_and_instructions(host: McpHost, era: Era) -> None:
     session = Served(host, era)
     opened = session.open()
-    assert json.dumps(opened).count(mcp.INSTRUCTIONS.splitlines()[0]) == 1
+    assert json.dumps(opened).count(mcp_greeting.INSTRUCTIONS.splitlines()[0]) == 1
     assert host_bridge.__version__ in json.dumps(opened)
     if era != "2026-07-28":
         assert opened["protocolVersion"] == era
@@ -168,10 +169,40 @@ def test_every_protocol_version_is_served_with_name_version_and_instructions(hos
 
 
 def test_instructions_fit_and_say_the_most_important_thing_first() -> None:
-    assert len(mcp.INSTRUCTIONS.encode()) <= mcp.INSTRUCTIONS_MAX_BYTES
-    assert mcp.INSTRUCTIONS.isascii()
-    first = mcp.INSTRUCTIONS.splitlines()[0]
+    assert len(mcp_greeting.INSTRUCTIONS.encode()) <= mcp_greeting.INSTRUCTIONS_MAX_BYTES
+    assert mcp_greeting.INSTRUCTIONS.isascii()
+    first = mcp_greeting.INSTRUCTIONS.splitlines()[0]
     assert "memory" in first
+
+
+@pytest.mark.parametrize("version", [*sdk.HANDSHAKE_PROTOCOL_VERSIONS, "1999-01-01", "2026-07-28", ""])
+def test_the_handshake_without_an_owner_is_the_one_that_the_sdk_gives(host: McpHost, version: str) -> None:
+    params: JsonObject = {
+        "protocolVersion": version,
+        "capabilities": {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}},
+        "clientInfo": {"name": "test", "title": "A test", "version": "1"},
+    }
+    session = Served(host)
+    session.request(1, "initialize", params)
+    assert session.result() == mcp_greeting.greeting(params)
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"protocolVersion": 5},
+        {"capabilities": None},
+        {"capabilities": {"roots": 5}},
+        {"clientInfo": {"name": "x"}},
+        {"clientInfo": "x"},
+    ],
+)
+def test_a_handshake_that_the_sdk_may_refuse_is_left_to_it(wrong: JsonObject) -> None:
+    plain: JsonObject = {"protocolVersion": "x", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    assert mcp_greeting.greeting(plain) is not None
+    assert mcp_greeting.greeting({**plain, **wrong}) is None
+    assert mcp_greeting.greeting([]) is None
 
 
 def test_tools_are_listed_in_one_page_with_all_four_annotations_and_the_same_bytes_each_time(served: Served) -> None:
@@ -264,12 +295,60 @@ def test_a_lone_surrogate_is_answered_instead_of_lost(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"", b"junk", b"[]", b"5", b"\xff\xfe", b'{"jsonrpc":"2.0","id":9,"result":{}}', b"[" * 100_000]
+    "line",
+    [
+        b"",
+        b"  ",
+        b'{"jsonrpc":"2.0","id":9,"result":{}}',
+        b'{"jsonrpc":"2.0","id":9,"result":5}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}',
+        b'{"jsonrpc":"2.0","method":"notifications/nothing"}',
+    ],
 )
-def test_junk_is_ignored_and_the_session_goes_on(served: Served, line: bytes) -> None:
+def test_what_json_rpc_never_answers_is_ignored_and_the_session_goes_on(served: Served, line: bytes) -> None:
     served.send(line)
     served.call(1, {})
     assert served.answer()["id"] == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        (b"junk", -32700),
+        (b"\xff\xfe", -32700),
+        (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"n":NaN}}', -32700),
+        (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"n":1e999}}', -32700),
+        (b"[]", -32600),
+        (b'[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600),
+        (b"5", -32600),
+        (b"null", -32600),
+        (b"[" * 100_000, -32600),
+        (b'{"a":' * 100_000, -32600),
+        (b'{"jsonrpc":"2.0","method":5}', -32600),
+        *(
+            (b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"knowledge_status"}}' % bad, -32600)
+            for bad in (b"null", b"1.5", b"1.0", b"true", b"[1]", b"{}", b'"\\ud800"', b'"%s"' % (b"x" * 257))
+        ),
+    ],
+)
+def test_a_line_without_an_id_to_echo_is_answered_under_null_and_the_session_goes_on(
+    served: Served, line: bytes, number: int
+) -> None:
+    served.send(line)
+    answer = served.answer()
+    assert answer["id"] is None
+    assert _mapping(answer["error"])["code"] == number
+    served.call(1, {})
+    assert served.answer()["id"] == 1
+    assert not served.session.calls
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "ping", "no/such"])
+def test_an_id_is_echoed_exactly(served: Served, method: str) -> None:
+    for request_id in (0, -1, 2**53 + 1, 2**70, "", "0", "a\x00\u200b", "z\u0307\u202e", "\U0001f422" * 256):
+        served.request(request_id, method, {"name": "knowledge_status"} if method == "tools/call" else {})
+        answer = served.answer()
+        assert (answer["id"], type(answer["id"])) == (request_id, type(request_id))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from host_bridge.cli import pump as pump_module
-from host_bridge.cli.pump import HostDialect, McpDialect, Pump
+from host_bridge.cli.dialects import HostDialect, McpDialect
+from host_bridge.cli.pump import Pump
+from host_bridge.mcp_greeting import greeting
 from host_bridge.owner.client import Connection, OwnerError
 from host_bridge.transport import LineReader
 from messages.json_types import JsonObject, JsonValue
@@ -54,7 +56,7 @@ class Owner:
 class Client:
     """The pump's client, the pump in a thread, and the owners it may reach, in their order."""
 
-    def __init__(self, dialect: McpDialect | HostDialect | None = None) -> None:
+    def __init__(self, dialect: McpDialect | HostDialect | None = None, *, cold: bool = False) -> None:
         self.owners: list[Owner | OwnerError] = []
         self.reached: list[Owner] = []
         self.first = Owner()
@@ -64,7 +66,12 @@ class Client:
         self._reader = LineReader(self._out)
         self._lines = iter(self._reader)
         self.status: list[int] = []
-        pump = Pump(self._connect, self.first.connection, dialect or McpDialect(), pump_in, pump_out)
+        self.may_start = threading.Event()
+        connect = self._start if cold else self._connect
+        first = None if cold else self.first.connection
+        if first is None:
+            self.first.connection.close()
+        pump = Pump(connect, first, dialect or McpDialect(), pump_in, pump_out)
         self._thread = threading.Thread(target=lambda: self.status.append(pump.run()))
         self._thread.start()
 
@@ -76,6 +83,11 @@ class Client:
             raise found
         self.reached.append(found)
         return found.connection
+
+    def _start(self) -> Connection:
+        """Somebody starts the owner that the pump asked for: not before the test says so."""
+        assert self.may_start.wait(PATIENCE)
+        return self._connect()
 
     def next_owner(self) -> Owner:
         owner = Owner()
@@ -402,4 +414,110 @@ def test_ids_one_and_the_text_one_are_two_requests(client: Client) -> None:
     assert client.read()["id"] == "1"
     client.next_owner()
     client.first.die()
+    assert client.read()["id"] == 1
+
+
+HANDSHAKE: JsonObject = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {"roots": {"listChanged": True}},
+    "clientInfo": {"name": "test", "version": "1"},
+}
+
+
+@pytest.fixture
+def cold() -> Iterator[Client]:
+    """A client whose owner is only being started."""
+    made = Client(cold=True)
+    yield made
+    made.may_start.set()
+    made.close()
+
+
+def test_the_handshake_is_answered_before_there_is_an_owner_and_repeated_to_it(cold: Client) -> None:
+    owner = cold.next_owner()
+    cold.send("initialize", 1, **HANDSHAKE)
+    assert cold.read() == {"jsonrpc": "2.0", "id": 1, "result": greeting(HANDSHAKE)}
+    cold.send("notifications/initialized")
+    cold.send("tools/list", 2)
+    cold.may_start.set()
+    handshake = owner.read()
+    assert (handshake["method"], handshake["params"]) == ("initialize", HANDSHAKE)
+    owner.answer(handshake, {"era": "never seen"})
+    assert owner.read()["method"] == "notifications/initialized"
+    listing = owner.read()
+    owner.answer(listing, {"tools": []})
+    assert cold.read() == {"jsonrpc": "2.0", "id": 2, "result": {"tools": []}}
+    cold.send("tools/list", 3)
+    assert owner.read()["id"] == 3
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("initialize", {}), ("initialize", {**HANDSHAKE, "capabilities": {"roots": 5}}), ("server/discover", {})],
+)
+def test_what_only_an_owner_can_answer_waits_for_it_in_its_order(cold: Client, method: str, params: JsonObject) -> None:
+    owner = cold.next_owner()
+    cold.send(method, 1, **params)
+    cold.write(b"no json\n")
+    cold.send("tools/call", 2)
+    cold.may_start.set()
+    opening = owner.read()
+    assert (opening["method"], opening["params"]) == (method, params)
+    assert next(owner._lines) == b"no json"
+    assert owner.read()["id"] == 2
+    owner.answer(opening, {"by": "the owner"})
+    assert cold.read()["result"] == {"by": "the owner"}
+
+
+def test_all_that_a_client_said_before_it_left_reaches_the_owner_that_came_later(cold: Client) -> None:
+    owner = cold.next_owner()
+    cold.send("initialize", 1, **HANDSHAKE)
+    assert cold.read()["id"] == 1
+    cold.send("notifications/initialized")
+    cold.send("tools/list", 2)
+    cold.end_input()
+    cold.may_start.set()
+    owner.answer(owner.read())
+    assert [owner.read()["method"] for _ in range(2)] == ["notifications/initialized", "tools/list"]
+    assert owner.at_end()
+    owner.write({"jsonrpc": "2.0", "id": 2, "result": {}})
+    assert cold.read()["id"] == 2
+    owner.end.shutdown(socket.SHUT_RDWR)
+    assert cold.join() == 0
+
+
+def test_why_no_first_owner_started_answers_what_was_asked_and_ends_the_pump(
+    cold: Client, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    cold.owners.append(OwnerError("open_elsewhere", "Held by process 7.", "safe"))
+    cold.send("initialize", 1, **HANDSHAKE)
+    assert cold.read()["id"] == 1
+    cold.send("tools/list", 2)
+    cold.may_start.set()
+    assert cold.join() == 4
+    assert b"Held by process 7." in capfdbinary.readouterr().err
+
+
+def test_more_than_a_client_may_say_early_waits_in_its_pipe_and_is_not_lost(cold: Client) -> None:
+    owner = cold.next_owner()
+    big = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"a":"%s"}}' % (b"x" * (9 << 20))
+    writer = threading.Thread(target=lambda: cold.write(big + b"\n"))
+    writer.start()
+    cold.may_start.set()
+    owner._reader._limit = len(big)
+    assert next(owner._lines) == big
+    writer.join(PATIENCE)
+
+
+@pytest.mark.parametrize("request_id", ["1.5", "null", "true", '"\\ud800"', "[]"])
+def test_an_id_that_nobody_can_echo_is_not_kept_open(client: Client, request_id: str) -> None:
+    line = f'{{"jsonrpc": "2.0", "id": {request_id}, "method": "tools/call"}}'.encode()
+    client.write(line + b"\n")
+    assert next(client.first._lines) == line
+    client.first.write({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "No."}})
+    assert client.read()["id"] is None
+    following = client.next_owner()
+    client.first.die()
+    client.send("tools/list", 1)
+    following.answer(following.read())
     assert client.read()["id"] == 1
