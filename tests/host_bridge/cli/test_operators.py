@@ -1,0 +1,151 @@
+"""What a person types to look after a store, from the command line to the disk and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from host_bridge.cli import exits
+from messages.json_types import JsonObject
+from tests.host_bridge.processes import Home
+from tests.kit.store import only_store, write_note
+
+
+@pytest.fixture
+def real() -> Iterator[Home]:
+    """A state directory whose owners run the real runtime."""
+    place = Home(fake=False)
+    yield place
+    place.close()
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[Home]:
+    """Doors without a runtime: what is asked comes back."""
+    place = Home(fake=True)
+    yield place
+    place.close()
+
+
+def asked(home: Home, *words: str) -> JsonObject:
+    done = home.run(*words, "--json")
+    assert done.returncode in (0, 3), done.stderr.decode()
+    answer: JsonObject = json.loads(done.stdout)
+    return answer
+
+
+# --- what is sent --------------------------------------------------------------------------------------------
+
+
+def test_adopt_sends_whole_paths_of_files_that_are_there_and_other_words_as_they_are(fake: Home) -> None:
+    note = fake.base / "note.md"
+    note.write_text("text\n")
+    sent = asked(fake, "adopt", str(note), "people/ada.md", "--type", "person", "--agent", "main")
+    request = sent["request"]
+    assert isinstance(request, dict)
+    assert (sent["method"], sent["operator"], sent["agent"]) == ("operator.adopt", "local", "main")
+    assert (request["paths"], request["type"]) == ([str(note), "people/ada.md"], "person")
+    assert str(uuid.UUID(str(request["requestId"]))) == request["requestId"]
+
+
+def test_each_store_command_asks_its_method(fake: Home) -> None:
+    assert asked(fake, "store", "accept-deletions", "--agent", "ben")["method"] == "operator.acceptDeletions"
+    assert asked(fake, "store", "adopt", "--yes")["method"] == "operator.adoptStore"
+    store = str(uuid.uuid4())
+    sent = asked(fake, "store", "relocate", store, "relative/place")
+    assert sent["request"] == {"store": store, "path": "/relative/place"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["adopt"],
+        ["adopt", "--json"],
+        ["store"],
+        ["store", "burn"],
+        ["store", "adopt"],
+        ["store", "adopt", "word", "--yes"],
+        ["store", "accept-deletions", "--yes"],
+        ["store", "relocate", "no-uuid", "/x"],
+        ["store", "relocate", str(uuid.UUID(int=1))],
+    ],
+)
+def test_a_command_that_is_not_understood_asks_nobody(fake: Home, words: list[str]) -> None:
+    done = fake.run(*words)
+    assert (done.returncode, done.stdout) == (exits.USAGE, b"")
+    assert done.stderr.count(b"\n") == 1
+
+
+# --- on the real runtime -------------------------------------------------------------------------------------
+
+
+def test_a_plain_file_is_found_by_status_and_adopted_by_the_path_that_status_shows(real: Home) -> None:
+    assert b"no store yet" in real.run("status", "--live").stdout
+    real.call("status")
+    layout = only_store(real.state_dir)
+    write_note(layout.vault / "private", "people/ada.md", "# Ada\n\nText.\n")
+    shown = real.run("status").stdout.decode()
+    assert "people/ada.md: frontmatter_missing: " in shown
+    assert str(layout.root) in shown
+    done = real.run("adopt", "people/ada.md")
+    assert done.returncode == 0, done.stderr.decode()
+    assert re.search(r"^ {2}people/ada.md {2}person {2}[0-9a-f-]{36}$", done.stdout.decode(), re.MULTILINE)
+    assert (layout.vault / "private" / "people" / "ada.md").read_bytes().endswith(b"# Ada\n\nText.\n")
+    assert "finding" not in real.run("status").stdout.decode()
+    again = real.run("adopt", "people/ada.md", "--json")
+    assert again.returncode == exits.REFUSED
+    assert json.loads(again.stderr)["error"]["reason"] == "already_a_record"
+    assert json.loads(real.run("status", "--json").stdout)["store"]["diagnostics"]["total"] == 0
+
+
+def save(real: Home, title: str) -> None:
+    arguments = {"requestId": str(uuid.uuid4()), "title": title, "type": "note", "body": "Text."}
+    real.call("save_page", json.dumps(arguments))
+
+
+def test_an_older_vault_is_shown_and_adopted_by_the_command_that_status_names(real: Home) -> None:
+    save(real, "First")
+    real.run("stop")
+    layout = only_store(real.state_dir)
+    shutil.copytree(layout.vault, real.base / "earlier")
+    save(real, "Second")
+    real.run("stop")
+    shutil.rmtree(layout.vault)
+    shutil.move(real.base / "earlier", layout.vault)
+    refused = real.run("call", "status", "--json")
+    error = json.loads(refused.stderr)["error"]
+    assert error["code"] == "vault_older_than_database"
+    shown = real.run("status").stdout.decode()
+    assert "failed_closed" in shown
+    assert "to decide: knowledge store adopt" in shown
+    assert "generation" in shown
+    done = real.run("store", "adopt", "--yes")
+    assert done.returncode == 0, done.stderr.decode()
+    assert real.call("lookup", '{"query": "First"}')["state"] == "found"
+    assert real.call("lookup", '{"query": "Second"}')["state"] == "missing"
+    assert "vault adopted as it was" in real.run("status").stdout.decode()
+
+
+def test_a_loss_is_accepted_and_a_store_is_moved(real: Home) -> None:
+    for number in range(22):
+        save(real, f"Page {number}")
+    layout = only_store(real.state_dir)
+    os.rename(layout.vault / "private" / "notes", real.base / "aside")
+    refused = real.run("call", "lookup", '{"query": "Page 1"}', "--json")
+    assert json.loads(refused.stderr)["error"]["code"] == "deletions_refused"
+    assert "knowledge store accept-deletions" in real.run("status").stdout.decode()
+    assert b"22 files are recorded as deleted" in real.run("store", "accept-deletions").stdout
+    assert b"Nothing was missing" in real.run("store", "accept-deletions").stdout
+    target: Path = real.base / "moved"
+    done = real.run("store", "relocate", layout.root.name, str(target))
+    assert done.returncode == 0, done.stderr.decode()
+    assert f"lies at {target}" in done.stdout.decode()
+    save(real, "After")
+    assert list((target / "vault" / "private").rglob("after.md"))
