@@ -167,11 +167,12 @@ class EvidenceVerifier(GuardedActor):
         except OSError as error:
             raise StoreUnavailable("The partition's folder cannot be opened.", reason="missing") from error
         try:
-            found = {citation: verify(citation, root, cache, check) for citation in message.citations}
-            if message.fresh:
-                for citation, verdict in found.items():
+            found: dict[CitationKey, Verdict] = {}
+            for citation in message.citations:
+                verdict = found[CitationKey.of(citation)] = verify(citation, root, cache, check)
+                if message.fresh:
                     kept.put(citation, verdict)
-            return {CitationKey.of(citation): verdict for citation, verdict in found.items()}
+            return found
         finally:
             files.close(root)
 

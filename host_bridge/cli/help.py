@@ -13,6 +13,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge status                   is an owner running, how is it, and what should you know?
   knowledge adopt PATH...            make pages of plain Markdown files in the vault
   knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
+  knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
   knowledge help COMMAND             options, examples and exit statuses of one command
@@ -69,6 +70,26 @@ Examples:
   echo '{{"query": "budget"}}' | knowledge call grep -
 """,
     "demo": "",
+    "maintenance": f"""\
+knowledge maintenance run [--agent A]     look after every store now, or after the store of one agent
+knowledge maintenance status              the schedule, the next and the last run, and each store's last result
+
+A run links claims whose page exists by now, verifies every evidence file against its hash, compares the files with
+history, checks database, keyword index and Git, and lists likely duplicate pages, sources that nobody cites, and how
+much room is left. It removes nothing, asks no model, and lets every other request go first. With writesEnabled: false
+it only checks. It also runs by itself, as the configuration says (maintenance: {{every: 24h, at: "03:30"}}); a time that
+was missed because no owner ran is made up for. Ctrl-C ends this command, not the run.
+
+  --agent A                      run: only the store of agent A
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge maintenance run
+  knowledge maintenance status --json
+
+Exit status of `run`: 0 when every store was looked after, whatever was found; else that of the first that was not.
+""",
     "mcp": f"""\
 knowledge mcp - speak MCP on stdin and stdout
 
