@@ -1,0 +1,228 @@
+"""The runtime's life on a virtual clock: real lanes, files and SQLite, one thread, no waiting (DESIGN.md, The tree)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from actors.authority import Policy
+from actors.runtime import PendingCall, Runtime, RuntimeSettings
+from actors.store.lane import Lane
+from messages.audience import Audience, OwnerPrivate
+from messages.envelope import Call
+from messages.errors import Busy, Denied, KnowledgeError, Restarting, StoreOpening
+from messages.json_types import JsonObject
+from storage import faults
+from storage.layout import Layout
+from tests.kit.scheduler import VirtualScheduler
+from tests.kit.store import MAIN, NOON, remembering, request_id
+
+AGENTS = ("main", "research", "garden")
+
+
+@dataclass
+class House:
+    """A runtime whose threads, clock and chance are virtual."""
+
+    folder: Path
+    settings: RuntimeSettings
+    scheduler: VirtualScheduler
+    policy: Policy = field(default_factory=lambda: Policy(agents=AGENTS))
+
+    def __post_init__(self) -> None:
+        self.runtime = Runtime(
+            Layout(self.folder),
+            policy=lambda: self.policy,
+            settings=self.settings,
+            now_ms=lambda: NOON + round(self.scheduler.clock.monotonic() * 1000),
+            environment=self.scheduler.environment,
+        )
+
+    def submit(
+        self,
+        audience: Audience = MAIN,
+        tool: str = "status",
+        arguments: JsonObject | None = None,
+        *,
+        seconds: float = 30.0,
+    ) -> PendingCall:
+        return self.runtime.submit(
+            Call(f"knowledge_{tool}", arguments or {}, audience, self.scheduler.deadline(seconds))
+        )
+
+    def answer(self, pending: PendingCall) -> JsonObject:
+        self.scheduler.run_until(pending.done)
+        answers: list[JsonObject] = []
+        pending.deliver(answers.append)
+        return answers[0]
+
+    def call(self, audience: Audience = MAIN, tool: str = "status", arguments: JsonObject | None = None) -> JsonObject:
+        return self.answer(self.submit(audience, tool, arguments))
+
+    def error(self, pending: PendingCall) -> KnowledgeError:
+        with pytest.raises(KnowledgeError) as raised:
+            self.answer(pending)
+        return raised.value
+
+    def live(self) -> int:
+        stores = self.runtime.health()["stores"]
+        assert isinstance(stores, list)
+        return len(stores)
+
+    def alive(self, end: str) -> list[str]:
+        return [name for name in self.scheduler.alive() if name.endswith(end)]
+
+
+@pytest.fixture(params=[1, 2])
+def scheduler(request: pytest.FixtureRequest) -> VirtualScheduler:
+    return VirtualScheduler(seed=request.param, max_steps=2_000_000)
+
+
+@pytest.fixture
+def house(tmp_path: Path, scheduler: VirtualScheduler, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    # A watcher waits for a descriptor, which takes real time; without one it has nothing to do.
+    monkeypatch.setattr(Lane, "_send_descriptor", lambda self: None)
+    settings = RuntimeSettings(idle=60.0, max_live_stores=2, git=False)
+    opened = House(tmp_path, settings, scheduler)
+    yield opened
+    assert opened.runtime.close().stuck == ()
+    assert opened.scheduler.alive() == []
+
+
+def test_a_store_is_started_at_its_first_use_and_stopped_when_it_was_idle_long_enough(house: House) -> None:
+    assert house.live() == 0
+    house.call()
+    assert house.alive("/lane")
+    house.scheduler.advance(40)
+    assert house.live() == 1, "not idle long enough"
+    house.call()
+    house.scheduler.advance(50)
+    assert house.live() == 1, "used since"
+    house.scheduler.advance(30)
+    assert house.live() == 0
+    assert house.alive("/lane") == []
+
+
+def test_a_store_that_was_stopped_is_started_again_by_the_next_call(house: House) -> None:
+    first = house.call()
+    house.call(tool="remember", arguments={**remembering("A fact."), "requestId": request_id(1)})
+    house.scheduler.advance(100)
+    assert house.live() == 0
+    again = house.call()
+    assert again["vaultId"] == first["vaultId"]
+    assert again["counts"] == {"claim": {"active": 1}}
+
+
+def test_no_more_stores_live_than_allowed_the_one_idle_longest_makes_room(house: House) -> None:
+    house.call(OwnerPrivate("main"))
+    house.scheduler.advance(10)
+    house.call(OwnerPrivate("research"))
+    house.scheduler.advance(10)
+    house.call(OwnerPrivate("main"))
+    before = set(house.alive("/lane"))
+    house.call(OwnerPrivate("garden"))
+    house.scheduler.advance(1)
+    assert len(house.alive("/lane")) == 2
+    assert len(set(house.alive("/lane")) & before) == 1, "main was used later than research and stayed"
+    assert house.call(OwnerPrivate("research"))["counts"] == {}
+
+
+def state(house: House, name: str) -> object:
+    actors = house.runtime.health()["actors"]
+    assert isinstance(actors, list)
+    return next(actor["state"] for actor in actors if isinstance(actor, dict) and actor["name"] == name)
+
+
+def test_a_call_while_its_store_stops_waits_for_the_next_start(house: House) -> None:
+    house.call()
+    [lane] = house.alive("/lane")
+    house.scheduler.suspend(lane)
+    # The sweep tells the store to stop, and its lane does not come back yet.
+    house.scheduler.run_until(lambda: state(house, lane) == "stopping")
+    pending = house.submit()
+    house.scheduler.wake(lane)
+    assert house.answer(pending)["partition"] == "private"
+
+
+def test_while_every_live_store_is_in_use_another_is_refused_as_busy(house: House) -> None:
+    for agent in ("main", "research"):
+        house.call(OwnerPrivate(agent))
+    lanes = house.alive("/lane")
+    for lane in lanes:
+        house.scheduler.suspend(lane)
+    pending = [house.submit(OwnerPrivate(agent)) for agent in ("main", "research")]
+    error = house.error(house.submit(OwnerPrivate("garden"), seconds=5))
+    assert isinstance(error, Busy)
+    assert error.retry == "safe"
+    for lane in lanes:
+        house.scheduler.wake(lane)
+    for one in pending:
+        assert house.answer(one)["partition"] == "private"
+
+
+def test_while_the_authority_is_down_every_call_is_refused_and_nothing_is_delivered(house: House) -> None:
+    house.call()
+    ready = house.submit()
+    house.scheduler.run_until(ready.done)
+    house.scheduler.suspend("root/authority")
+    house.scheduler.advance(11)  # its view has lived out
+    assert isinstance(house.error(ready), Restarting), "an answer that is ready is not handed over either"
+    late = house.submit(seconds=1)
+    house.scheduler.run_until(late.done)
+    assert not isinstance(house.error(late), Denied)
+    house.scheduler.wake("root/authority")
+    house.scheduler.advance(2)
+    assert house.call()["partition"] == "private"
+
+
+def test_an_authority_that_restarts_remembers_the_runs_that_have_ended(house: House) -> None:
+    run = OwnerPrivate("main", run_id="run 1")
+    house.call(run)
+    ended = house.runtime.end_run("run 1", house.scheduler.deadline(10))
+    house.scheduler.run_until(ended.done)
+    assert house.error(house.submit(run)).code == "audience_stale"
+    authority = house.runtime._authority
+    authority.tell(object())  # it takes no such message: a defect
+    house.scheduler.run_until(lambda: authority.health().incarnation == 2)
+    house.scheduler.advance(2)
+    assert house.error(house.submit(run)).code == "audience_stale"
+    assert house.call()["partition"] == "private"
+
+
+def test_a_membership_edit_takes_effect_within_a_second(house: House) -> None:
+    house.call(OwnerPrivate("research"))
+    house.policy = Policy(agents=("main",))
+    house.scheduler.advance(1.1)
+    assert isinstance(house.error(house.submit(OwnerPrivate("research"))), Denied)
+    house.policy = Policy(agents=AGENTS, named_stores=MappingProxyType({"main": ("work",), "research": ("work",)}))
+    house.scheduler.advance(1.1)
+    house.call(OwnerPrivate("main"), "remember", {**remembering("Shared."), "requestId": request_id(1)})
+    assert house.call(OwnerPrivate("research"))["counts"] == {"claim": {"active": 1}}
+
+
+def test_calls_during_a_long_opening_wait_and_get_its_progress_at_their_deadline(house: House) -> None:
+    vault_id = house.call()["vaultId"]
+    house.scheduler.advance(100)
+    pending = house.submit(seconds=2)
+    house.scheduler.run_until(lambda: bool(house.alive("/lane")))
+    [lane] = house.alive("/lane")
+    house.scheduler.suspend(lane)
+    house.scheduler.advance(3)
+    error = house.error(pending)
+    assert isinstance(error, StoreOpening | Restarting)
+    assert error.retry == "safe"
+    house.scheduler.wake(lane)
+    assert house.call()["vaultId"] == vault_id
+
+
+def test_a_clean_stop_leaves_nothing_to_recover(house: House) -> None:
+    house.call(tool="remember", arguments={**remembering("A fact."), "requestId": request_id(1)})
+    house.scheduler.advance(100)
+    points: list[str] = []
+    with faults.installed(points.append):
+        house.call()
+    assert [point for point in points if point.startswith(("replay", "take.", "place.", "settle"))] == []
