@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from messages.errors import DeletionsRefused, ScanIncomplete
@@ -22,7 +23,7 @@ from storage.files import Stamp, UnsafeFile
 from storage.publication import ExternalChange, Publisher
 from storage.records import Finding, ParsedRecord, Record, content_hash, parse_record
 from storage.state import history
-from storage.state.catalogue import CatalogueWriter, known_revision
+from storage.state.catalogue import CatalogueWriter, in_scope, known_revision
 from storage.state.catalogue_reader import CatalogueReader, KnownFile
 from storage.vault import may_hide_a_change
 
@@ -175,16 +176,17 @@ class OutsideEdits:
                 self.unfinished.add(path)
                 return ()
             return (ExternalChange(path, before, data, vouched),)
-        record = parsed.record
-        revision = self._revision_of(record)
         standing = None if before is None else self._catalogue.by_path(path)
-        if standing is None or standing.id == record.id or known is None:
-            return (ExternalChange(path, before, data, vouched, record.id, revision, record.lifecycle),)
+        if in_scope(parsed, self._partition):
+            record = parsed.record
+            now = ExternalChange(path, before, data, vouched, record.id, self._revision_of(record), record.lifecycle)
+        else:
+            # Its text is kept under no id of this partition, whose readers would find it by that.
+            now = ExternalChange(path, before, data, vouched)
+        if standing is None or standing.id == now.record_id or known is None:
+            return (now,)
         # The file became another record: the one that it was has left it, which its own history must say.
-        return (
-            *self._removal(path, known),
-            ExternalChange(path, None, data, vouched, record.id, revision, record.lifecycle),
-        )
+        return (*self._removal(path, known), replace(now, before=None))
 
     def _refusal(
         self, path: str, known: KnownFile | None, stamp: Stamp | None, reason: str
@@ -288,8 +290,8 @@ class OutsideEdits:
 
 def _unfinished(path: str, error: OSError) -> ScanIncomplete:
     return ScanIncomplete(
-        f"A file of this partition cannot be read ({os.strerror(error.errno or errno.EIO)}), so nothing is answered from "
-        "the others alone; try again, and check the disk if it goes on.",
+        f"A file of this partition cannot be read ({os.strerror(error.errno or errno.EIO)}), so nothing is answered "
+        "from the others alone; try again, and check the disk if it goes on.",
         path=path,
         reason=errno.errorcode.get(error.errno or 0, "EIO"),
     )

@@ -9,6 +9,7 @@ Source: stores-and-access.md (Runtime, Limits), DESIGN.md (The tree), decisions.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,22 +21,23 @@ from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, Partition
 from storage import files
 from storage.files import Stamp, UnsafeFile
 from storage.layout import ONTOLOGY_NAME, StoreLayout
-from storage.ontology import Activation, Ontology, activate, core_activation
+from storage.ontology import Activation, Ontology, activate, core_activation, not_activated
 from storage.outside_edits import OutsideEdits, RecentLosses
 from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
-from storage.records import Finding, ParsedRecord, Record, parse_record
+from storage.records import Finding, ParsedRecord, Record, parse_record, path_key
 from storage.state import history
 from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
 from storage.state.diagnostics import FileFinding, file_findings
-from storage.vault import ScanLimits, Watch, open_watch
+from storage.vault import ScanLimits, Watch, open_watch, twins
 from storage.vault.scan import look
 
 FULL_WARNING_PERCENT: Final = 80
 
 FAULT_POINTS: Final = (
     ("session.folder", "opening a folder whose file is read"),
+    ("session.list", "listing the names in a folder that gets a new file"),
     ("session.read", "reading a file that changed"),
     ("session.judge", "judging rows again by another ontology"),
 )
@@ -145,7 +147,11 @@ def read_ontology(root_fd: int, partition: Partition) -> Activation:
         data, _ = files.read_file(folder, ONTOLOGY_NAME, limit=ONTOLOGY_MAX_BYTES + 1, at="session.read")
     except FileNotFoundError:
         return core_activation()
-    except UnsafeFile:
+    except PermissionError:
+        return not_activated("unreadable", "The file may not be read by this program; give it the right to.")
+    except UnsafeFile as error:
+        if error.reason != "too_large":
+            return not_activated(error.reason, "The file is a link, or no regular file, and is not read.")
         # One byte over the limit: the activation itself reports what is wrong with the file.
         data = b" " * (ONTOLOGY_MAX_BYTES + 1)
     finally:
@@ -281,7 +287,8 @@ class PartitionSession:
         """Up to ``limit`` findings by path, and how many there are: of records, refused names, and the ontology."""
         rows, counted = file_findings(self._publisher.db, self.partition, limit)
         known = {(row.path, row.code) for row in rows}
-        others = [FileFinding(found.path, found.code, f"This {found.message}.") for found in self._watch.findings]
+        refused = (*self._watch.findings, *twins(self.catalogue.paths_below("")))
+        others = [FileFinding(found.path, found.code, f"This {found.message}.") for found in refused]
         issues = self._activation.issues
         others += [FileFinding(issue.source, issue.code, issue.message, issue.path) for issue in issues]
         more = [found for found in others if (found.path, found.code) not in known]
@@ -317,8 +324,21 @@ class PartitionSession:
         return text
 
     def taken(self, path: str) -> bool:
-        """Whether something has that name, as the file system compares names."""
-        return self._publisher.taken(self.partition, path)
+        """Whether something has that name here, or would have it on a system without case or with one Unicode form."""
+        if self._publisher.taken(self.partition, path):
+            return True
+        folder_path, name = files.split(f"{self.partition.key}/{path}")
+        try:
+            folder = files.open_folder(self._publisher.root_fd, folder_path, at="session.folder")
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise
+        try:
+            wanted = path_key(name)
+            return any(path_key(entry.name) == wanted for entry in files.list_folder(folder, at="session.list"))
+        finally:
+            files.close(folder)
 
     # --- writing ---------------------------------------------------------------------------------------
 

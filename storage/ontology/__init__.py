@@ -13,6 +13,7 @@ from storage.ontology.activation import (
     Source,
     activate,
     core_activation,
+    not_activated,
 )
 from storage.ontology.model import (
     INFERENCE_TYPES,
@@ -37,6 +38,7 @@ __all__ = [
     "Source",
     "activate",
     "core_activation",
+    "not_activated",
     "validate_page",
     "validate_relationship",
     "views",

@@ -84,6 +84,12 @@ def activate(extension: bytes | None) -> Activation:
     return Activation(ontology or core.ontology, (*core.sources, shown), tuple(issues))
 
 
+def not_activated(code: str, message: str) -> Activation:
+    """``core`` alone, and why the partition's ``ontology.yaml`` could not even be read."""
+    core = core_activation()
+    return Activation(core.ontology, core.sources, (Issue(code, "", message, EXTENSION_PATH),))
+
+
 @dataclass(slots=True)
 class _DraftField:
     type: FieldType

@@ -133,9 +133,10 @@ def _moved(rows: list[RecordChange]) -> list[RecordChange]:
     for row in rows:
         if row.hash is None:
             continue
-        if row.before is None and left:
-            source = next((other for other in left if other.before == row.hash), left[0])
-            left.remove(source)
-            row = replace(row, before=source.before)  # noqa: PLW2901 - the same row, completed
-        stands.append(row)
+        if row.before is not None or not left:
+            stands.append(row)
+            continue
+        source = next((other for other in left if other.before == row.hash), left[0])
+        left.remove(source)
+        stands.append(replace(row, before=source.before))
     return [*left, *stands]

@@ -95,7 +95,7 @@ class CatalogueWriter:
                 self._forget(db, number, path)
                 self._put_file(db, number, path, parsed.hash, "broken", stamp)
                 self._put_findings(db, number, path, parsed.findings)
-            case ParsedRecord() if not _in_scope(parsed, partition):
+            case ParsedRecord() if not in_scope(parsed, partition):
                 self._forget(db, number, path)
                 self._put_file(db, number, path, parsed.hash, "withheld", stamp)
                 self._put_findings(db, number, path, ())
@@ -296,7 +296,7 @@ _COLUMNS: Final = (
 )
 
 
-def _in_scope(parsed: ParsedRecord, partition: Partition) -> bool:
+def in_scope(parsed: ParsedRecord, partition: Partition) -> bool:
     """Scope comes from the folder; a file without one, or that claims another, is withheld and never relabelled."""
     record = parsed.record
     if any(finding.field == "scope" for finding in parsed.findings):

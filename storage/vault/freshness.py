@@ -50,7 +50,9 @@ from storage.vault.scan import (
     ScanResult,
     folder_refusal,
     is_passed_over,
+    is_utf8,
     look,
+    printable,
     scan_partition,
 )
 
@@ -203,19 +205,20 @@ class Watch:
         if self._place.root_fd is None:
             return {}
         paths = set(changes.paths)
-        for folder in changes.folders:
+        for folder in filter(is_utf8, changes.folders):
             paths.update(known_below(folder))
         with self._or_rescan():
             looked = look(self._place.root_fd, paths, self._limits)
         if looked.linked - self._hardlinked():
             found = self.scan().files
-            return {**dict.fromkeys(known_below("")), **dict.fromkeys(paths), **found}
+            return {**dict.fromkeys(known_below("")), **dict.fromkeys(filter(is_utf8, paths)), **found}
         stamps: dict[str, Stamp | None] = {}
         for path, seen in looked.found.items():
-            self._findings.pop(path, None)
+            self._findings.pop(printable(path), None)
             if isinstance(seen, ScanFinding):
                 self._findings[seen.path] = seen
-            stamps[path] = None if isinstance(seen, ScanFinding) else seen
+            if is_utf8(path):  # under another name no note was ever known
+                stamps[path] = None if isinstance(seen, ScanFinding) else seen
         return stamps
 
     def invalidate(self) -> None:
@@ -297,7 +300,8 @@ class Watch:
         return {path for path, finding in self._findings.items() if finding.code == "hardlink"}
 
     def _drop_findings(self, folder: str) -> None:
-        for path in [path for path in self._findings if path == folder or path.startswith(f"{folder}/")]:
+        shown = printable(folder)
+        for path in [path for path in self._findings if path == shown or path.startswith(f"{shown}/")]:
             del self._findings[path]
 
     def _take_queued(self) -> None:

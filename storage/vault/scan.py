@@ -170,8 +170,8 @@ def _list(
             name = entry.name
             if name.startswith(_PASSED_OVER):
                 continue
-            if not name.isascii() and not _is_utf8(name):
-                findings.append(ScanFinding(_printable(prefix + name), "name_not_utf8"))
+            if not name.isascii() and not is_utf8(name):
+                findings.append(ScanFinding(printable(prefix + name), "name_not_utf8"))
             elif entry.is_dir(follow_symlinks=False):
                 if name == ARTIFACTS_NAME and not folder:
                     continue
@@ -265,6 +265,8 @@ def is_note_name(name: str, *, top: bool) -> bool:
 
 def folder_refusal(name: str, depth: int, limits: ScanLimits) -> FindingCode | None:
     """Why a folder is not entered; its depth counts from 1 for a folder in the partition folder."""
+    if not is_utf8(name):
+        return "name_not_utf8"
     if name[-3:].lower() == ".md":
         return "folder_named_as_note"
     return "too_deep" if depth > limits.depth else None
@@ -273,8 +275,8 @@ def folder_refusal(name: str, depth: int, limits: ScanLimits) -> FindingCode | N
 def _judge(path: str, name: str, limits: ScanLimits, status: os.stat_result) -> Stamp | ScanFinding | None:
     if is_passed_over(name):
         return None
-    if not _is_utf8(name):
-        return ScanFinding(_printable(path), "name_not_utf8")
+    if not is_utf8(name):
+        return ScanFinding(printable(path), "name_not_utf8")
     if stat.S_ISDIR(status.st_mode):
         code = folder_refusal(name, path.count("/") + 1, limits)
         return None if code is None else ScanFinding(path, code)
@@ -302,7 +304,8 @@ def _is_entered(folder: str, limits: ScanLimits) -> bool:
     )
 
 
-def _is_utf8(name: str) -> bool:
+def is_utf8(name: str) -> bool:
+    """Whether a name, or a path, is text: other names come from the system with lone surrogates in them."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -310,7 +313,8 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _printable(path: str) -> str:
+def printable(path: str) -> str:
+    """The path as a finding shows it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -325,8 +329,8 @@ def _too_many(limit: int) -> ScanIncomplete:
 
 def _unreadable(folder: str, error: OSError) -> ScanIncomplete:
     return ScanIncomplete(
-        f"The folder {_printable(folder) or '.'} cannot be read ({os.strerror(error.errno or errno.EIO)}), so nothing "
+        f"The folder {printable(folder) or '.'} cannot be read ({os.strerror(error.errno or errno.EIO)}), so nothing "
         "is answered from a part of the partition. Make it readable again.",
-        folder=_printable(folder),
+        folder=printable(folder),
         reason=errno.errorcode.get(error.errno or 0, "EIO"),
     )

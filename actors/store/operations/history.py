@@ -90,7 +90,8 @@ def _row(row: store_history.Revision) -> HistoryRow:
         actor=row.actor,
         request_id=row.request_id,
         external=row.external,
-        path=row.path,
+        # A file that is no record of this partition, or not now, is not named: its name is its title.
+        path=row.path if row.record_id else None,
         state=_STATES.get(row.state, row.state),
         commit=row.commit,
     )
