@@ -43,6 +43,7 @@ from storage.relocation import Move, Moved
 MOVE_SECONDS: Final = 3_600.0
 """A copy of a large store takes as long as it takes; the caller's own deadline ends its waiting, not the move."""
 ADOPT_SECONDS: Final = 300.0
+SWITCH_SECONDS: Final = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -297,7 +298,7 @@ class Operators:
             self._release(vault_id, None, lambda: pending.fail(error))
 
         def moved(how: Moved) -> None:
-            switch = self._around.authority.ask(SwitchStore(move), deadline=Deadline.after(30.0))
+            switch = self._around.authority.ask(SwitchStore(move), deadline=self._within(SWITCH_SECONDS))
             _then(switch, lambda at: switched(how, at), undone)
 
         def undone(error: KnowledgeError) -> None:
@@ -330,6 +331,9 @@ class Operators:
 
         _then(self._around.stores.hold(vault_id), down, pending.fail)
 
+    def _within(self, seconds: float) -> Deadline:
+        return Deadline.after(seconds, self._around.tree.environment.clock.monotonic)
+
     def _release(self, vault_id: str, settings: StoreSettings | None, proceed: Callable[[], None]) -> None:
         self._around.stores.release(vault_id, settings).add_done_callback(lambda _: proceed())
 
@@ -345,7 +349,7 @@ class Operators:
         root = self._around.tree.root
 
         def started(caretaker: ActorHandle) -> None:
-            reply = caretaker.ask(message, deadline=Deadline.after(seconds))
+            reply = caretaker.ask(message, deadline=self._within(seconds))
 
             def done(answered: Reply[R]) -> None:
                 # Stopped before anything goes on: the next task's caretaker has the same name.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,18 +15,23 @@ import pytest
 from actors.operators import PendingOperation
 from host_bridge.bridge import KnowledgeBridge
 from messages.errors import (
+    Busy,
     DeletionsRefused,
     Denied,
     DuplicateIdentity,
     InvalidArgument,
     KnowledgeError,
     NotFound,
+    StorageError,
+    StoreOpening,
     VaultOlderThanDatabase,
     WritesDisabled,
 )
 from messages.json_types import JsonObject, JsonValue
 from messages.operator import LOCAL_OPERATOR, Operator, parse_operator_call
+from storage import faults
 from storage.layout import StoreLayout
+from tests.kit.actors import eventually
 from tests.kit.store import MAIN, only_store, open_bridge, remembering, stores, write_note
 
 
@@ -435,3 +441,63 @@ def test_a_store_that_fails_closed_can_be_moved_and_still_fails_closed(tmp_path:
         with pytest.raises(VaultOlderThanDatabase):
             bridge.call("knowledge_status", {}, MAIN)
         assert operate(bridge, "status")["path"] == str(tmp_path / "moved")
+
+
+def test_while_a_store_is_moved_calls_wait_for_nobody_and_are_told_to_come_again(
+    bridge: KnowledgeBridge, layout: StoreLayout, tmp_path: Path
+) -> None:
+    save_page(bridge, "Orchard")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(name: str) -> None:
+        if name == "relocate.rename":
+            begun.set()
+            assert go_on.wait(30)
+
+    params: JsonObject = {"store": layout.root.name, "path": str(tmp_path / "moved"), "deadlineMs": 60_000}
+    with faults.installed(slow):
+        moving = bridge.operate(parse_operator_call("operator.relocateStore", params, peer=LOCAL_OPERATOR))
+        assert begun.wait(30)
+        with pytest.raises(StoreOpening) as caught:
+            bridge.call("knowledge_status", {}, MAIN)
+        assert caught.value.retry == "safe"
+        assert isinstance(refused(bridge, "relocateStore", given=params), Busy)
+        assert operate(bridge, "status")["state"] == "unavailable"
+        go_on.set()
+        assert answer(moving)["how"] == "renamed"
+    assert bridge.call("knowledge_lookup", {"query": "Orchard"}, MAIN)["state"] == "found"
+
+
+def test_a_move_that_fails_leaves_the_store_where_it_was_and_answering(
+    bridge: KnowledgeBridge, layout: StoreLayout, tmp_path: Path
+) -> None:
+    save_page(bridge, "Orchard")
+
+    def full(name: str) -> None:
+        if name == "relocate.rename":
+            raise OSError(28, "No space left on device")
+
+    with faults.installed(full):
+        error = refused(bridge, "relocateStore", store=layout.root.name, path=str(tmp_path / "moved"))
+    assert isinstance(error, StorageError)
+    assert bridge.call("knowledge_lookup", {"query": "Orchard"}, MAIN)["state"] == "found"
+    assert not (tmp_path / "moved").exists()
+
+
+def test_an_operators_request_is_answered_by_its_deadline_while_the_work_goes_on(
+    bridge: KnowledgeBridge, layout: StoreLayout, tmp_path: Path
+) -> None:
+    go_on = threading.Event()
+
+    def slow(name: str) -> None:
+        if name == "relocate.rename":
+            assert go_on.wait(30)
+
+    with faults.installed(slow):
+        error = refused(bridge, "relocateStore", store=layout.root.name, path=str(tmp_path / "moved"), deadlineMs=300)
+        assert (error.code, error.retry) == ("deadline", "unknown")
+        go_on.set()
+        eventually(lambda: (tmp_path / "moved").exists())
+    eventually(lambda: operate(bridge, "status")["state"] == "open")
+    assert operate(bridge, "status")["path"] == str(tmp_path / "moved")
+    assert bridge.call("knowledge_status", {}, MAIN)["partition"] == "private"
