@@ -131,8 +131,10 @@ class Desk:
                     finally:
                         files.close(root)
                     prepared = replace(prepared, verdicts={**prepared.verdicts, **found})
-                case _:
+                case dict():
                     return outcome
+                case _:
+                    raise RuntimeError(f"the bench does not measure what needs {type(outcome).__name__}")
 
     def _context(self, prepared: Prepared) -> OperationContext:
         return OperationContext(
