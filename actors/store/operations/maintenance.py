@@ -46,8 +46,9 @@ from storage.state.catalogue_reader import Entry
 from storage.state.connection import StorageCorrupt
 from storage.state.upkeep import citing_records, files_after, partitions, unlinked_claims
 
-CLAIMS_PER_STEP: Final = 16
-RECORDS_PER_STEP: Final = 32
+CLAIMS_PER_STEP: Final = 4
+"""A step holds the lane no longer than an ordinary save does, so that no lookup waits longer for it."""
+RECORDS_PER_STEP: Final = 8
 EVIDENCE_BYTES_PER_STEP: Final = 32 * 1024 * 1024
 FILES_PER_STEP: Final = 128
 FILE_BYTES_PER_STEP: Final = 8 * 1024 * 1024
