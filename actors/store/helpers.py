@@ -33,7 +33,7 @@ from storage import files
 from storage.evidence import Verdict, VerdictCache, verify
 from storage.git import Committed, check, commit, sync_index, tidy
 from storage.index_feed import IndexFeed
-from storage.publication import sync_files
+from storage.publication import Synced, sync_files
 from storage.search import SearchIndex
 
 logger = logging.getLogger(__name__)
@@ -180,10 +180,18 @@ class EvidenceVerifier(GuardedActor):
 class FileSync(GuardedActor):
     """Makes what a cut names durable; the lane alone prunes."""
 
+    def __init__(self, context: ActorContext) -> None:
+        super().__init__(context)
+        self._last: Synced | None = None
+
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
-            case SyncFiles(cut):
-                return sync_files(cut)
+            case SyncFiles(cut, after_loss):
+                synced = sync_files(cut)
+                if after_loss and self._last is not None:
+                    synced = synced.after(self._last)
+                self._last = synced
+                return synced
             case _:
                 raise InternalError(f"The file sync takes no {type(message).__name__}.")
 

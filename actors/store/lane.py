@@ -107,6 +107,7 @@ class Lane(GuardedActor):
         self._announced: dict[Partition, int] = {}
         self._last_health: JsonObject = {}
         self._syncing = False
+        self._sync_lost = False
         self._checkpoints = Checkpoints(enabled=settings.git)
         self._indexer = context.ask_handle("helpers/indexer")
         self._verifier = context.ask_handle("helpers/evidence verifier")
@@ -152,7 +153,8 @@ class Lane(GuardedActor):
         if self._session is not None:
             session, self._session = self._session, None
             self._close_indexes()
-            session.close(clean=True)
+            with _corruption(self._settings.vault_id):
+                session.close(clean=True)
 
     def on_ended(self) -> None:
         """After a crash: release descriptors, leave recovery to the next incarnation."""
@@ -169,11 +171,13 @@ class Lane(GuardedActor):
                 with _corruption(self._settings):
                     try:
                         outcome = self._run(Prepare(message, envelope))
-                        self._announce()
-                        return outcome
                     except KnowledgeError as error:
                         self._answer_refusal(envelope, error)
-                        return PARKED
+                    else:
+                        self._answer_outcome(envelope, outcome)
+                    # Only now: nothing that goes wrong in telling others may turn a committed write into a refusal.
+                    self._announce()
+                    return PARKED
             case _:
                 raise InternalError(f"The lane takes no {type(message).__name__}.")
 
@@ -323,8 +327,12 @@ class Lane(GuardedActor):
         except KnowledgeError as refusal:
             self._answer_refusal(envelope, refusal)
             return
-        if outcome is not PARKED:
-            envelope.reply.succeed(outcome)
+        self._answer_outcome(envelope, outcome)
+
+    def _answer_outcome(self, envelope: Envelope, outcome: object) -> None:
+        assert envelope.reply is not None
+        if outcome is not PARKED and not envelope.reply.succeed(outcome):
+            self.context.slot.dead_letter(None, "late_answer", envelope.correlation_id)
 
     def _answer_refusal(self, envelope: Envelope, error: KnowledgeError) -> None:
         """Answer with a typed error. One that may have stored something ends this incarnation too.
@@ -422,7 +430,7 @@ class Lane(GuardedActor):
             cut = session.publisher.sync_cut()
             if cut is not None:
                 self._syncing = True
-                synced = self._file_sync.ask(SyncFiles(cut), deadline=self._within(SYNC_SECONDS))
+                synced = self._file_sync.ask(SyncFiles(cut, self._sync_lost), deadline=self._within(SYNC_SECONDS))
                 self.context.pipe(synced, FilesSynced)
         run = self._checkpoints.next(session)
         if run is not None:
@@ -437,7 +445,8 @@ class Lane(GuardedActor):
 
     def _files_synced(self, message: FilesSynced) -> None:
         self._syncing = False
-        if message.reply.error() is None:
+        self._sync_lost = message.reply.error() is not None
+        if not self._sync_lost:
             self._open().publisher.prune(message.reply.result(0))
 
     def _within(self, seconds: float) -> Deadline:

@@ -82,9 +82,13 @@ class VerifyEvidence(Request[Mapping[CitationKey, Verdict]]):
 
 @dataclass(frozen=True, slots=True)
 class SyncFiles(Request[Synced]):
-    """To the file-sync helper: make what the cut names durable."""
+    """To the file-sync helper: make what the cut names durable.
+
+    ``after_loss``: the answer to the request before never arrived, and a failed sync in it must not be forgotten.
+    """
 
     cut: Cut
+    after_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True)

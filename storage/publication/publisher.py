@@ -40,7 +40,7 @@ from storage.publication.report import RecoveryReport
 from storage.publication.slot import Slot
 from storage.publication.store import CLOCK_GRAIN_NS, READ_LIMIT_BYTES, Folders, StoreState, reported
 from storage.state import journal
-from storage.state.connection import CommitUncertain, Database, StorageCorrupt
+from storage.state.connection import CommitUncertain, Database
 from storage.state.journal import JournalEntry, Step, digest
 from storage.vault import replace
 
@@ -386,7 +386,7 @@ class Publisher:
                 return False
             with self._state.transaction(full=True, point="clean"):
                 self._state.db.execute("UPDATE meta SET clean = 1")
-        except (OSError, KnowledgeError, CommitUncertain, StorageCorrupt) as error:
+        except (OSError, KnowledgeError, CommitUncertain) as error:
             log.warning("store could not be closed cleanly", extra={"error": type(error).__name__})
             return False
         return True

@@ -11,6 +11,7 @@ Source: WRITE-PATH.md section 2 (background step), holes 3, 14, 25.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,6 +75,14 @@ class Synced:
     cut: Cut
     inodes: Mapping[str, Identity | None]
     failed: Mapping[str, int] = field(default_factory=dict)  # path -> errno of the sync
+    damaged: bool = False  # a folder could not be synced: a second sync would succeed falsely
+    stopped: bool = False  # a later step failed: nothing is pruned, but what failed before it is not forgotten
+
+    def after(self, lost: Synced) -> Synced:
+        """This outcome with the failures of an earlier one whose answer never arrived: each is told only once."""
+        return dataclasses.replace(
+            self, failed={**lost.failed, **self.failed}, damaged=self.damaged or lost.damaged, stopped=self.stopped
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +117,35 @@ def cut(state: StoreState) -> Cut | None:
 def sync_files(cut: Cut) -> Synced:
     """In a helper thread: make every path of the cut, vault.json and all folders above them durable.
 
-    Raises ``StorageError`` (nothing is to be pruned; try again) or :class:`StorageCorrupt`.
+    A sync that failed is always told, whatever happens after it. Raises ``StorageError`` when nothing was tried that
+    a second attempt could not try again.
     """
-    with reported("make the vault durable"):
-        return _sync_files(cut)
+    found = _Outcome()
+    try:
+        with reported("make the vault durable"):
+            _sync_files(cut, found)
+    except StorageError:
+        if not found.failed and not found.damaged:
+            raise
+        return Synced(cut, {}, found.failed, found.damaged, stopped=True)
+    return Synced(cut, found.inodes, found.failed, found.damaged)
 
 
-def _sync_files(cut: Cut) -> Synced:
+@dataclass(slots=True)
+class _Outcome:
+    inodes: dict[str, Identity | None] = field(default_factory=dict)
+    failed: dict[str, int] = field(default_factory=dict)
+    damaged: bool = False
+
+
+def _sync_files(cut: Cut, found: _Outcome) -> None:
     root_fd = files.open_root(cut.folder, at="sync.open")
     try:
         status = files.stat_open(root_fd, at="sync.open")
         if (status.st_dev, status.st_ino) != cut.root:
             raise StorageError("the vault folder was replaced while it was being synced", reason="replaced")
         with Folders(root_fd) as folders:
-            inodes: dict[str, Identity | None] = {}
-            failed: dict[str, int] = {}
+            inodes, failed = found.inodes, found.failed
             due = cut.paths
             for _ in range(_RESTATS):
                 for path in due:
@@ -140,24 +163,25 @@ def _sync_files(cut: Cut) -> Synced:
                     failed[MANIFEST_NAME] = error.errno
                 for folder in _folders_above(cut.paths):
                     fd = folders.find(folder)
-                    if fd is not None:
-                        _sync_folder(fd)
+                    if fd is not None and not _folder_is_durable(fd):
+                        found.damaged = True
                 due = [p for p in cut.paths if p not in failed and _identity(folders, p) != inodes[p]]
                 if not due:
                     break
     finally:
         files.close(root_fd)
-    return Synced(cut, inodes, failed)
 
 
-def _sync_folder(fd: int) -> None:
+def _folder_is_durable(fd: int) -> bool:
+    """Sync a folder; ``False`` when it failed for good: a second sync would succeed falsely, and a folder cannot be
+    written anew."""
     try:
         files.fsync(fd, at="sync.folder")
     except OSError as error:
         if error.errno != errno.EIO:
             raise
-        # A second sync of the same folder would succeed falsely, and a folder cannot be written anew.
-        raise StorageCorrupt("a folder of the vault could not be made durable") from error
+        return False
+    return True
 
 
 def _sync_file(folders: Folders, path: str) -> Identity | None:
@@ -209,8 +233,10 @@ def prune(state: StoreState, synced: Synced, *, minimum_age_ns: int | None = Non
     """In the lane: prune what is durable and whose staged names could be removed, oldest first.
 
     A path that could not be synced is written again to a new inode first; :class:`StorageCorrupt` when that fails
-    too. ``minimum_age_ns=0`` is for an orderly stop and for recovery.
+    too, or for a folder that could not be synced. ``minimum_age_ns=0`` is for an orderly stop and for recovery.
     """
+    if synced.damaged:
+        raise StorageCorrupt("a folder of the vault could not be made durable")
     age = minimum_age_ns
     if age is None:
         age = STAGED_AGE_NS if state.can.leases else STAGED_AGE_WITHOUT_LEASES_NS
@@ -221,6 +247,8 @@ def prune(state: StoreState, synced: Synced, *, minimum_age_ns: int | None = Non
                 _rewrite_manifest(state)
             else:
                 _rewrite(state, folders, synced.cut, path)
+        if synced.stopped:
+            return Pruned(0, again=True)
         stale = {
             path
             for path in synced.cut.paths

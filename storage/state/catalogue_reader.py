@@ -255,7 +255,7 @@ class CatalogueReader:
             "r.partition = ? AND r.kind = ? AND r.type = ? AND r.lifecycle = 'active' AND r.valid = 1 "
             "AND r.fixture = 0 AND (r.expires_at IS NULL OR r.expires_at > ?)",
             (self.number, kind, type_name, now_ms),
-            order="r.id",
+            order="+r.id",
             limit=limit,
         )
 

@@ -57,6 +57,7 @@ CREATE UNIQUE INDEX publication_request ON publication (partition, request_id) W
 CREATE INDEX publication_unpruned ON publication (id) WHERE pruned = 0;
 CREATE INDEX publication_unsettled ON publication (partition) WHERE state IN ('pending', 'rolling_back');
 CREATE INDEX publication_conflict ON publication (partition) WHERE state = 'conflict';
+CREATE INDEX publication_adoption ON publication (id) WHERE operation = 'adopt_store';
 
 -- What an entry does to one path of the vault (relative to it). `key` is the path as the file system compares it.
 CREATE TABLE step (
@@ -89,6 +90,7 @@ CREATE TABLE history (
   request_id TEXT,
   lifecycle TEXT
 ) STRICT;
+CREATE INDEX history_publication ON history (publication);
 CREATE INDEX history_sequence ON history (partition, sequence);
 CREATE INDEX history_record ON history (partition, record_id, sequence);
 
