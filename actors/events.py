@@ -2,7 +2,7 @@
 
 Guarantees: an event says which kind and which partition, never what; a subscriber that is slow has at most one event of
 a kind waiting; each event is authorised again at the moment it is handed over, and a subscriber whose right has ended
-hears nothing any more. Publishing never blocks. Any thread.
+hears nothing any more. Publishing never blocks and never raises. Any thread.
 
 Source: tools.md (Live state), decisions.md section 7 (events.subscribe).
 """
@@ -16,7 +16,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from actors.authority import Permit, PermitGate, Unbound
 from actors.supervision import Clock, Reply
-from messages.errors import KnowledgeError, Restarting
+from messages.errors import Cancelled, KnowledgeError, Restarting
 from messages.json_types import JsonObject
 from messages.operator import Subscriber
 from messages.vocabulary import Partition
@@ -84,17 +84,20 @@ class Subscription:
     def begin(self) -> Permit | None:
         """Hear from now on; what the subscriber may read. Raises when it has no right to hear anything."""
         permit = self.permit()
+        self._hub.remember(self)
         with self._lock:
             ended = self._ended
-        if not ended:
-            self._hub.remember(self)
+        if ended:
+            # Whoever ended it looked for it too early to find it: ended and remembered, it would keep its store open.
+            self._hub.forget(self)
+            return None
         self._begun.succeed({})
         return permit
 
     def fail(self, error: KnowledgeError) -> None:
         """It never begins."""
-        self.end()
         self._begun.fail(error)
+        self.end()
 
     def add_done_callback(self, callback: Callable[[Subscription], None], /) -> None:
         """Run ``callback(self)`` once it is decided whether the subscription stands."""
@@ -109,17 +112,18 @@ class Subscription:
         self.end()
 
     def end(self) -> None:
-        """Hear nothing any more; idempotent."""
+        """Hear nothing any more; idempotent. One that has not begun never does."""
         with self._lock:
             self._ended = True
         self._hub.forget(self)
+        self._begun.fail(Cancelled("The subscription was ended before it began."))
 
     def permit(self) -> Permit | None:
         """What the subscriber may read now; ``None`` while its agent has no store. Raises the refusals."""
         return self._hub.permit_of(self.subscriber)
 
     def offer(self, kind: EventType) -> None:
-        """Something happened that the subscriber may hear of."""
+        """Something happened that the subscriber may hear of. Never raises: a lane stands behind it."""
         with self._lock:
             if self._ended or kind in self._waiting:
                 return
@@ -127,7 +131,11 @@ class Subscription:
                 self._missed.add(kind)
                 return
             self._waiting.add(kind)
-        self._ready(PendingEvent(self, kind))
+        try:
+            self._ready(PendingEvent(self, kind))
+        except BaseException as error:  # noqa: BLE001 - whatever a subscriber does, it must not end who tells it
+            logger.error("a subscription was ended by its own defect", extra={"error_type": type(error).__name__})
+            self.end()
 
     def hand_over(self, kind: EventType, hand_over: Callable[[JsonObject], None]) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ from actors.supervision import Timer
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import Audience, Conversation, OwnerPrivate
 from messages.envelope import Deadline
-from messages.errors import AudienceMissing, AudienceStale, Denied, Sandboxed
+from messages.errors import AudienceMissing, AudienceStale, Cancelled, Denied, InternalError, Sandboxed
 from messages.json_types import JsonObject
 from messages.operator import LOCAL_OPERATOR, Operator, SubscribeCall, Subscriber
 from messages.vocabulary import PRIVATE, Partition
@@ -321,3 +321,61 @@ def test_other_stores_and_partitions_are_not_told() -> None:
     assert listener.heard == []
     alone.hub.publish("store", Partition(session), "changed")
     assert listener.heard == [{"type": "changed", "partition": "conversation"}]
+
+
+def raising(_: PendingEvent) -> None:
+    raise SystemExit("the text of a record")
+
+
+def test_a_subscriber_that_raises_is_ended_and_the_others_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    alone, listener = Alone(), Listener()
+    Subscription(alone.hub, Subscriber(audience=MAIN), raising).begin()
+    alone.subscribe(Subscriber(audience=MAIN), listener)
+    alone.hub.publish("store", PRIVATE, "changed")
+    assert listener.count() == 1
+    assert len(alone.hub._subscriptions) == 1
+    assert "SystemExit" in {getattr(record, "error_type", None) for record in caplog.records}
+    assert "the text of a record" not in "".join(str(vars(record)) for record in caplog.records)
+
+
+def test_a_subscriber_that_raises_never_turns_a_committed_write_into_a_refusal(bridge: KnowledgeBridge) -> None:
+    bridge.call("knowledge_status", {}, MAIN)
+    listener = Listener()
+    subscription = bridge.subscribe(SubscribeCall(Subscriber(audience=MAIN), Deadline.after(PATIENCE)), raising)
+    decided = threading.Event()
+    subscription.add_done_callback(lambda _: decided.set())
+    assert decided.wait(PATIENCE)
+    subscribe(bridge, Subscriber(audience=MAIN), listener)
+    remember(bridge, "Kept, whoever fails to hear of it.")
+    listener.wait_for(1)
+    actors = bridge.health()["actors"]
+    assert isinstance(actors, list)
+    assert {actor["crashes"] for actor in actors if isinstance(actor, dict)} == {0}
+
+
+def test_a_write_is_answered_before_anybody_is_told_of_it(
+    bridge: KnowledgeBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge.call("knowledge_status", {}, MAIN)
+
+    def failing(*_: object) -> None:
+        raise InternalError("Telling fails.")
+
+    monkeypatch.setattr(EventHub, "publish", failing)
+    remember(bridge, "Kept, though nobody can be told.")
+
+
+def test_a_subscription_that_is_ended_while_it_begins_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = Alone()
+    subscription = Subscription(alone.hub, Subscriber(audience=MAIN), Listener())
+    remember_it = alone.hub.remember
+
+    def late(one: Subscription) -> None:
+        one.end()
+        remember_it(one)
+
+    monkeypatch.setattr(alone.hub, "remember", late)
+    assert subscription.begin() is None
+    assert not alone.hub.wanted("store")
+    with pytest.raises(Cancelled):
+        subscription.deliver(lambda _: None)
