@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from messages.errors import PublicationPending, StoreUnavailable
+from messages.errors import PublicationPending, StorageError, StoreUnavailable
 from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, Partition
 from storage import files
 from storage.files import Stamp, UnsafeFile
@@ -24,6 +24,7 @@ from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation, not_activated
 from storage.outside_edits import OutsideEdits, RecentLosses
 from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
+from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.records import Finding, ParsedRecord, Record, parse_record, path_key
 from storage.state import history
 from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row
@@ -72,7 +73,9 @@ class StoreSession:
         """Open the store; see :meth:`open`."""
         self.layout = layout
         self._limits = limits
-        self._partitions: dict[Partition, PartitionSession] = {}
+        self._partitions: RecentlyUsed[Partition, PartitionSession] = RecentlyUsed(
+            OPEN_PARTITIONS_MAX, lambda opened: opened.close(), stays=lambda partition: partition == PRIVATE
+        )
         self.projection = StoreProjection(self.ontology_of)
         self.publisher: Publisher = open_store(layout.root, projection=self.projection, git=git)
 
@@ -107,13 +110,12 @@ class StoreSession:
         """The session of a partition; its folder is made on first use."""
         opened = self._partitions.get(partition)
         if opened is None:
-            opened = PartitionSession(self, partition, self._limits)
-            self._partitions[partition] = opened
+            opened = self._partitions.put(partition, PartitionSession(self, partition, self._limits))
         return opened
 
     def opened(self) -> Iterable[PartitionSession]:
         """The partitions in use."""
-        return tuple(self._partitions.values())
+        return tuple(self._partitions)
 
     def abandon(self) -> None:
         """Release every descriptor without finishing anything: the next opening recovers."""
@@ -121,9 +123,7 @@ class StoreSession:
 
     def close(self, *, clean: bool = True) -> bool:
         """Close the watches and the database; whether the store was left clean."""
-        for opened in self._partitions.values():
-            opened.close()
-        self._partitions.clear()
+        self._partitions.close()
         return self.publisher.close(clean)
 
 
@@ -141,8 +141,11 @@ def read_ontology(root_fd: int, partition: Partition) -> Activation:
         return core_activation()
     try:
         folder = files.open_folder(root_fd, partition.key, at="session.folder")
-    except OSError:
-        return core_activation()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return core_activation()
+        # Out of descriptors, or a failing disk: another vocabulary must not be taken for the right one.
+        raise StorageError(f"the partition's folder cannot be opened: {error.strerror}", reason="io") from error
     try:
         data, _ = files.read_file(folder, ONTOLOGY_NAME, limit=ONTOLOGY_MAX_BYTES + 1, at="session.read")
     except FileNotFoundError:

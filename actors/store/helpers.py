@@ -34,6 +34,7 @@ from storage.evidence import Verdict, VerdictCache, verify
 from storage.git import Committed, check, commit, sync_index, tidy
 from storage.index_feed import IndexFeed
 from storage.publication import Synced, sync_files
+from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.search import SearchIndex
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,9 @@ class Indexer(GuardedActor):
         super().__init__(context)
         self._settings = settings
         self._feed: IndexFeed | None = None
-        self._indexes: dict[Partition, SearchIndex] = {}
+        self._indexes: RecentlyUsed[Partition, SearchIndex] = RecentlyUsed(
+            OPEN_PARTITIONS_MAX, lambda index: index.close()
+        )
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
@@ -76,8 +79,7 @@ class Indexer(GuardedActor):
                 raise InternalError(f"The indexer takes no {type(message).__name__}.")
 
     def on_ended(self) -> None:
-        for index in self._indexes.values():
-            index.close()
+        self._indexes.close()
         if self._feed is not None:
             self._feed.close()
 
@@ -121,7 +123,7 @@ class Indexer(GuardedActor):
         opened = self._indexes.get(partition)
         if opened is not None and not opened.in_place:
             # Deleted or replaced under us: what we hold open has no name any more.
-            opened.close()
+            self._indexes.drop(partition)
             opened = None
         if opened is None:
             opened = SearchIndex.open(
@@ -130,7 +132,7 @@ class Indexer(GuardedActor):
                 partition=partition.key,
                 catalogue=self._open_feed().identity,
             )
-            self._indexes[partition] = opened
+            self._indexes.put(partition, opened)
         return opened
 
 

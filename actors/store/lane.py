@@ -56,6 +56,7 @@ from messages.errors import (
 from messages.json_types import JsonObject
 from messages.vocabulary import PRIVATE, Partition
 from storage.layout import StoreLayout
+from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.search import SearchIndex
 from storage.session import PartitionSession, StoreSession
 from storage.state.catalogue import catalogue_identity
@@ -101,7 +102,9 @@ class Lane(GuardedActor):
         self._settings = settings
         self._session: StoreSession | None = None
         self._opening: Iterator[tuple[int, int]] | None = None
-        self._indexes: dict[Partition, SearchIndex] = {}
+        self._indexes: RecentlyUsed[Partition, SearchIndex] = RecentlyUsed(
+            OPEN_PARTITIONS_MAX, lambda index: index.close()
+        )
         self._indexed: dict[Partition, int] = {}
         self._touched: dict[Partition, int] = {}
         self._announced: dict[Partition, int] = {}
@@ -153,7 +156,7 @@ class Lane(GuardedActor):
         if self._session is not None:
             session, self._session = self._session, None
             self._close_indexes()
-            with _corruption(self._settings.vault_id):
+            with _corruption(self._settings):
                 session.close(clean=True)
 
     def on_ended(self) -> None:
@@ -489,7 +492,7 @@ class Lane(GuardedActor):
                 catalogue=catalogue_identity(session.publisher.db),
                 read_only=True,
             )
-            self._indexes[partition] = opened
+            self._indexes.put(partition, opened)
         return opened
 
     def _index_failed(self, partition: Partition, error: IndexUnavailable) -> None:
@@ -499,20 +502,18 @@ class Lane(GuardedActor):
     def _index_reached(self, partition: Partition, change: int) -> bool:
         try:
             return self._index(partition).position() >= change
-        except KnowledgeError:
+        except IndexUnavailable:
             return False
 
     def _index_state(self, partition: PartitionSession) -> str:
         try:
             position = self._index(partition.partition).position()
-        except KnowledgeError:
+        except IndexUnavailable:
             return "rebuilding" if partition.catalogue.change else "current"
         return "current" if position >= partition.catalogue.change else "behind"
 
     def _close_indexes(self) -> None:
-        for index in self._indexes.values():
-            index.close()
-        self._indexes.clear()
+        self._indexes.close()
 
     def _open(self) -> StoreSession:
         assert self._session is not None, "the lane's session is open from on_ready to its end"
