@@ -77,8 +77,8 @@ knowledge maintenance status              the schedule, the next and the last ru
 A run links claims whose page exists by now, verifies every evidence file against its hash, compares the files with
 history, checks database, keyword index and Git, and lists likely duplicate pages, sources that nobody cites, and how
 much room is left. It removes nothing, asks no model, and lets every other request go first. With writesEnabled: false
-it only checks. It also runs by itself, as the configuration says (maintenance: {{every: 24h, at: "03:30"}}); a time that
-was missed because no owner ran is made up for. Ctrl-C ends this command, not the run.
+it only checks. It also runs by itself, as the configuration says (maintenance: {{every: 24h, at: "03:30"}}); a time
+that was missed because no owner ran is made up for. Ctrl-C ends this command, not the run.
 
   --agent A                      run: only the store of agent A
   --json                         one compact line
