@@ -104,6 +104,34 @@ def test_a_lone_surrogate_is_refused_by_its_field_through_every_layer(real: Home
 
 
 @pytest.mark.slow
+def test_calls_that_wait_for_a_store_to_open_are_answered_after_the_end_of_input(real: Home) -> None:
+    """All arrive before anything is open; the host closes its end at once, and would kill after four seconds."""
+    host = real.start("serve", "--stdio")
+    assert host.stdin is not None
+    assert host.stdout is not None
+    audience: JsonObject = {"kind": "owner-private", "agent": "main"}
+    for number in range(30):  # as many as one audience may have waiting
+        call: JsonObject = {
+            "tool": "knowledge_remember",
+            "arguments": remember(f"Queued {number}."),
+            "audience": audience,
+        }
+        line = json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools.call", "params": call})
+        host.stdin.write(line.encode() + b"\n")
+    host.stdin.close()
+    answers = [json.loads(line) for line in host.stdout]
+    assert host.wait(PATIENCE) == 0
+    assert sorted(answer["id"] for answer in answers) == list(range(30))
+    saved = sum("result" in answer for answer in answers)
+    left = {answer["error"]["data"]["code"] for answer in answers if "error" in answer}
+    assert left <= {"stopping"}
+    assert saved > 0
+    found = total(real, "queued")
+    assert isinstance(found, int)
+    assert saved <= found <= 30
+
+
+@pytest.mark.slow
 def test_every_example_of_the_help_does_on_the_real_runtime_what_it_says(real: Home) -> None:
     command = shlex.join(real.command())
     overview = re.findall(r"^ {2}(knowledge call .*(?:\n {6}.*)?)", pages.OVERVIEW, re.MULTILINE)

@@ -164,6 +164,11 @@ def test_it_ends_when_its_client_does_and_the_owner_lives_on(home: Home, way: st
     process.stdin.write(b'"capabilities":{},"clientInfo":{"name":"t","version":"1"}}}\n')
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["id"] == 1
+    process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+    process.stdin.write(b'{"jsonrpc":"2.0","id":2,"method":"tools/list"}\n')
+    process.stdin.flush()
+    listing = json.loads(process.stdout.readline())
+    assert (listing["id"], "tools" in listing["result"]) == (2, True)
     owner = home.holder_pid()
     assert owner is not None
     if way == "stdin":
