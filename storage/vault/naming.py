@@ -8,8 +8,8 @@ Source: decisions.md section 2 (`knowledge adopt`), stores-and-access.md (Limits
 
 from __future__ import annotations
 
-import errno
 import os
+import stat
 from typing import Final, Literal, TypeAlias
 
 from storage import files
@@ -46,8 +46,8 @@ def locate(root_fd: int, path: str) -> str:
     folder, name = files.split(inner)
     try:
         fd = files.open_folder(root_fd, folder, at="name.open")
-    except OSError as error:
-        raise Unnamed("symlink" if error.errno == errno.ELOOP else "missing") from None
+    except OSError:
+        raise Unnamed("symlink" if _leads_through_link(root_fd, folder) else "missing") from None
     try:
         opened, _ = files.open_file(fd, name, at="name.open")
     except FileNotFoundError:
@@ -81,3 +81,18 @@ def _inside(root_fd: int, path: str) -> str:
         if status is not None and (status.st_dev, status.st_ino) == (root.st_dev, root.st_ino):
             return "/".join(inner)
         place = above
+
+
+def _leads_through_link(root_fd: int, folder: str) -> bool:
+    """Whether the first component that is no folder of its own is a symbolic link."""
+    above = ""
+    for part in folder.split("/"):
+        fd = files.open_folder(root_fd, above, at="name.look")
+        try:
+            status = files.stat_entry(fd, part, at="name.look")
+        finally:
+            files.close(fd)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            return status is not None and stat.S_ISLNK(status.st_mode)
+        above = f"{above}/{part}" if above else part
+    return False
