@@ -49,10 +49,13 @@ def staged_names(folders: Folders) -> Iterator[StagedName]:
 
 
 def _listed(folders: Folders, folder: str, depth: int) -> Iterator[StagedName]:
-    fd = folders.find(folder)
-    if fd is None:
+    try:
+        fd = folders.find(folder)
+        found = [] if fd is None else files.list_folder(fd, at="sweep.list")
+    except PermissionError:
+        # A person closed it to us. What of ours lies in it stays there, unread and safe; scans name the folder.
         return
-    for entry in files.list_folder(fd, at="sweep.list"):
+    for entry in found:
         path = f"{folder}/{entry.name}" if folder else entry.name
         if entry.name.startswith(STAGED_PREFIX):
             match = _STAGED.fullmatch(entry.name)

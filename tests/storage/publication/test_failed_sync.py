@@ -86,3 +86,17 @@ def test_a_clean_stop_that_cannot_make_a_folder_durable_is_not_called_clean(desk
     reopened = Desk(desk.layout)
     assert reopened.session.publisher.report.kind != "clean"
     reopened.close()
+
+
+def test_a_folder_that_may_not_be_read_does_not_keep_the_store_from_opening(desk: Desk) -> None:
+    desk.close(clean=False)
+
+    def closed_to_us(point: str) -> None:
+        if point == "sweep.list":
+            raise PermissionError(errno.EACCES, "injected")
+
+    reopened = Desk(desk.layout)
+    with faults.installed(closed_to_us):
+        assert reopened.session.publisher.report.kind == "process"
+    assert reopened.call("lookup", {"query": "Plan"})["state"] == "found"
+    reopened.close()
