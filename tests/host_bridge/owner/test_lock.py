@@ -21,8 +21,8 @@ from host_bridge.owner.lock import NETWORK_FILE_SYSTEMS, take_owner_lock
 from messages.errors import OpenElsewhere, StorageError, StoreUnavailable
 from tests.host_bridge.processes import ROOT
 
-PIDS = (b"0", b"-1", b"1", b"true", b"1e3", b"%d" % os.getpid(), b"2147483648", b"1" + b"0" * 20)
-"""Process ids that a file may name: nobody's, everybody's, init's, ours, and some that no system has."""
+PIDS = (b"0", b"-1", b"1", b"true", b"1e3", b"2147483648", b"1" + b"0" * 20)
+"""Process ids that a file may name: nobody's, that of init, which always lives, and some that no system has."""
 
 _HOLD = """
 import sys

@@ -298,15 +298,14 @@ def test_a_program_with_its_own_bridge_holds_the_directory_and_is_named(home: Ho
     assert (status["running"], status["inProcess"], status["pid"]) == (True, True, os.getpid())
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), -1, 0, 10**20])
+@pytest.mark.parametrize("pid", [1, -1, 0, 10**20])
 def test_the_entry_of_a_killed_program_never_blocks_whatever_became_of_its_process_id(home: Home, pid: int) -> None:
     os.makedirs(home.directory)
     entry = {"pid": pid, "version": "0.1.0", "socket": None}
     Path(home.directory, "owner.lock").write_text(json.dumps(entry) + "\n", encoding="utf-8")
     assert json.loads(home.run("status", "--json").stdout)["running"] is False
     assert json.loads(home.run("stop", "--json").stdout)["stopped"] is False
-    if pid == os.getpid() or pid > 0:
-        assert home.call("status")["agent"] == "main"
+    assert home.call("status")["agent"] == "main"
 
 
 def test_an_owner_whose_lock_file_was_removed_or_replaced_stays_the_only_one_and_puts_it_back(home: Home) -> None:
