@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from actors.store.lane import StoreSettings
 from actors.store.tree import store_name, store_spec
 from actors.supervision import ActorHandle, InboxLimits, Reply, Request, Timer, Tree
 from messages.envelope import Cancellation, Deadline
-from messages.errors import Busy, Stopping, StoreOpening
+from messages.errors import Busy, KnowledgeError, NotFound, Stopping, StoreOpening
 from messages.json_types import JsonObject
 
 SWEEP_SHARE: Final = 4
 STOP_DRAIN_SECONDS: Final = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 class StoreHandle(Protocol):
@@ -50,6 +53,8 @@ class _Live:
     used_at: float
     unanswered: int = 0
     stopping: Reply[bool] | None = None
+    unstopped: bool = False
+    """Told to stop and not known to be down: it counts as live, and only its supervisor may start it again."""
 
 
 class _CountedHandle:
@@ -98,14 +103,18 @@ class StoreDirectory:
         idle_seconds: float,
         max_live: int,
         wanted: Callable[[str], bool] = lambda _: False,
+        reopen: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """``wanted`` says of a store that it stays open however long nobody asks it anything."""
+        """``wanted`` says of a store that it stays open however long nobody asks it anything; ``reopen`` opens such a
+        one again after a hold, and raises nothing.
+        """
         self._tree = tree
         self._clock = tree.environment.clock
         self._inbox = inbox
         self._idle = idle_seconds
         self._max_live = max_live
         self._wanted = wanted
+        self._reopen = reopen
         self._held: set[str] = set()
         # Reentrant: a supervisor that refuses a stop answers at once, on this thread.
         self._lock = threading.RLock()
@@ -119,15 +128,13 @@ class StoreDirectory:
         opened: Reply[StoreHandle] = Reply()
         with self._lock:
             if self._closed:
-                opened.fail(Stopping("The runtime is stopping; the call did not run."))
+                opened.fail(_runtime_stops())
                 return opened
             if vault_id in self._held:
-                opened.fail(
-                    StoreOpening("The store is being moved or mended; the call did not run. Try again shortly.")
-                )
+                opened.fail(_held())
                 return opened
             live = self._live.get(vault_id)
-            if live is not None and live.stopping is None:
+            if live is not None and live.stopping is None and not live.unstopped:
                 live.used_at = self._clock.monotonic()
                 return live.opened
             if live is None and len(self._live) >= self._max_live and not self._make_room():
@@ -137,11 +144,17 @@ class StoreDirectory:
                 return opened
             if live is not None:
                 stopping = live.stopping
-            started = self._live[vault_id] = _Live(opened, self._clock.monotonic())
+            unstopped = live is not None and live.unstopped
+            started = self._live[vault_id] = _Live(opened, self._clock.monotonic(), unstopped=unstopped)
+
+        def after(stopped: Reply[bool]) -> None:
+            started.unstopped = stopped.error() is not None
+            self._start(vault_id, settings, started)
+
         if stopping is None:
             self._start(vault_id, settings, started)
         else:
-            stopping.add_done_callback(lambda _: self._start(vault_id, settings, started))
+            stopping.add_done_callback(after)
         return opened
 
     def hold(self, vault_id: str) -> Reply[bool]:
@@ -159,9 +172,7 @@ class StoreDirectory:
                 return held
             self._held.add(vault_id)
             live = self._live.get(vault_id)
-            if live is not None and live.stopping is None:
-                self._stop(vault_id)
-            stopping = None if live is None else live.stopping
+            stopping = None if live is None else live.stopping or self._stop(vault_id)
 
         def stopped(reply: Reply[bool]) -> None:
             error = reply.error()
@@ -227,47 +238,112 @@ class StoreDirectory:
         def started(reply: Reply[ActorHandle]) -> None:
             error = reply.error()
             if error is None:
+                live.unstopped = False
                 live.opened.succeed(_CountedHandle(self, live, self.lane(vault_id)))
             else:
-                self._forget(vault_id, live.opened)
+                if not live.unstopped:
+                    self._forget(vault_id, live)
                 live.opened.fail(error)
 
-        self._tree.root.start_child(store_spec(settings, self._inbox)).add_done_callback(started)
+        with self._lock:
+            # It may have waited for a stop: what was true when it was opened need not be true now.
+            refusal = self._refusal_of_start(vault_id, live)
+            # Asked under the lock: a hold that comes now has its stop behind this start in the supervisor's mailbox.
+            asked = None if refusal else self._tree.root.start_child(store_spec(settings, self._inbox))
+        if asked is not None:
+            asked.add_done_callback(started)
+        elif refusal is not None:
+            if live.stopping is None:
+                self._forget(vault_id, live)
+            live.opened.fail(refusal)
+
+    def _refusal_of_start(self, vault_id: str, live: _Live) -> KnowledgeError | None:
+        """Why a store must not be started for this entry any more. Holds the lock."""
+        if self._closed:
+            return _runtime_stops()
+        if vault_id in self._held:
+            return _held()
+        if self._live.get(vault_id) is not live or live.stopping is not None:
+            return StoreOpening("The store was stopped again before it opened; the call did not run. Try again.")
+        return None
 
     def _make_room(self) -> bool:
         """Begin to stop the store that was idle longest; whether there was one. Holds the lock."""
-        idle = [(live.used_at, vault_id) for vault_id, live in self._live.items() if self._is_idle(live)]
+        if self._drop_ended():
+            return True
+        idle = [(live.used_at, vault_id) for vault_id, live in self._live.items() if self._is_idle(vault_id, live)]
         if not idle:
             return False
         self._stop(min(idle)[1])
         return True
 
-    def _is_idle(self, live: _Live) -> bool:
-        return live.unanswered == 0 and live.stopping is None and live.opened.done()
+    def _is_idle(self, vault_id: str, live: _Live) -> bool:
+        at_rest = live.unanswered == 0 and live.stopping is None and live.opened.done() and not live.unstopped
+        return at_rest and not self._wanted(vault_id)
+
+    def _drop_ended(self) -> bool:
+        """Forget the stores that could not be stopped and have ended since; whether there were any. Holds the lock."""
+        ended = [
+            vault_id
+            for vault_id, live in self._live.items()
+            if live.unstopped
+            and live.stopping is None
+            and live.opened.done()
+            and not self._tree.handle(store_name(vault_id)).health().live
+        ]
+        for vault_id in ended:
+            del self._live[vault_id]
+        return bool(ended)
 
     def _sweep(self) -> None:
         with self._lock:
             if self._closed:
                 return
+            self._drop_ended()
             limit = self._clock.monotonic() - self._idle
             for vault_id, live in list(self._live.items()):
-                if self._is_idle(live) and live.used_at <= limit and not self._wanted(vault_id):
+                if self._is_idle(vault_id, live) and live.used_at <= limit:
                     self._stop(vault_id)
             self._timer = self._clock.call_later(self._idle / SWEEP_SHARE, self._sweep)
 
     def _let_go(self, vault_id: str) -> None:
         with self._lock:
             self._held.discard(vault_id)
+            closed = self._closed
+        if not closed and self._wanted(vault_id):
+            self._reopen(vault_id)
 
-    def _stop(self, vault_id: str) -> None:
-        """Holds the lock; the supervisor answers on its own thread."""
+    def _stop(self, vault_id: str) -> Reply[bool]:
+        """Answered when the store is down. Holds the lock; the supervisor answers on its own thread."""
         live = self._live[vault_id]
-        stopping = self._tree.root.stop_child(store_name(vault_id), drain=STOP_DRAIN_SECONDS)
+        stopping: Reply[bool] = Reply()
         live.stopping = stopping
-        stopping.add_done_callback(lambda _: self._forget(vault_id, live.opened))
+        asked = self._tree.root.stop_child(store_name(vault_id), drain=STOP_DRAIN_SECONDS)
 
-    def _forget(self, vault_id: str, opened: Reply[StoreHandle]) -> None:
+        def answered(_: Reply[bool]) -> None:
+            error = asked.error()
+            # The root knows no such child: a start that was refused before it came that far.
+            if error is None or isinstance(error, NotFound):
+                self._forget(vault_id, live)
+                stopping.succeed(True)
+                return
+            with self._lock:
+                live.stopping, live.unstopped = None, True
+            logger.error("a store did not stop", extra={"store": vault_id, "code": error.code})
+            stopping.fail(error)
+
+        asked.add_done_callback(answered)
+        return stopping
+
+    def _forget(self, vault_id: str, live: _Live) -> None:
         with self._lock:
-            live = self._live.get(vault_id)
-            if live is not None and live.opened is opened:
+            if self._live.get(vault_id) is live:
                 del self._live[vault_id]
+
+
+def _runtime_stops() -> Stopping:
+    return Stopping("The runtime is stopping; the call did not run.")
+
+
+def _held() -> StoreOpening:
+    return StoreOpening("The store is being moved or mended; the call did not run. Try again shortly.")

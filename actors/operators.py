@@ -23,7 +23,7 @@ from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
 from actors.supervision import ActorHandle, Reply, Request, Tree
 from messages.envelope import Deadline
-from messages.errors import Denied, FailedClosed, InternalError, KnowledgeError, NotFound
+from messages.errors import Cancelled, DeadlineExceeded, Denied, FailedClosed, InternalError, KnowledgeError, NotFound
 from messages.json_types import JsonObject
 from messages.operator import (
     AcceptDeletionsRequest,
@@ -81,6 +81,17 @@ class PendingOperation:
         self._reply.add_done_callback(lambda _: done.succeed(True))
         done.result()
 
+    def begin(self) -> bool:
+        """Whether the request may have its effect now: once, and not after its deadline was answered."""
+        return self._reply.begin(0)
+
+    def expire(self) -> None:
+        """The deadline has come."""
+        if self.begin():
+            self.fail(DeadlineExceeded("The deadline passed before the request began; it did not run. Send it again."))
+        else:
+            self.fail(DeadlineExceeded("There was no answer by the deadline; what was begun goes on.", retry="unknown"))
+
     def succeed(self, result: JsonObject) -> None:
         if self._reply.succeed(result):
             self._log(logging.INFO, "ok")
@@ -130,6 +141,8 @@ class Operators:
     def start(self, pending: PendingOperation) -> None:
         """Begin; what is raised is the request's answer. The authority has a view by now."""
         call = pending.call
+        if call.cancellation.requested:
+            raise _cancelled()
         match call.request:
             case OperatorStatusRequest():
                 self._status(pending)
@@ -142,8 +155,13 @@ class Operators:
                 self._relocate(pending, call.request)
             case RunMaintenanceRequest():
                 chosen = self._chosen(call)
+                if not pending.begin():
+                    return
+                run = self._around.maintenance.ask(
+                    RunMaintenance(chosen), deadline=call.deadline, cancellation=call.cancellation
+                )
                 _then(
-                    self._around.maintenance.ask(RunMaintenance(chosen), deadline=call.deadline),
+                    run,
                     lambda shown: pending.succeed(self._visible(call, shown)),
                     pending.fail,
                 )
@@ -231,6 +249,8 @@ class Operators:
         message = RunTool(request, permit, isinstance(request, AdoptNotesRequest), actor=f"operator:{call.operator.id}")
 
         def ask(handle: StoreHandle) -> None:
+            if not pending.begin():
+                return
             reply = handle.ask(
                 message,
                 deadline=call.deadline,
@@ -324,10 +344,12 @@ class Operators:
         """Go on once the store is down and nobody can open it."""
 
         def down(_: bool) -> None:
-            if pending.call.cancellation.requested or pending.done():
+            if pending.call.cancellation.requested:
+                pending.fail(_cancelled())
+            if pending.begin():
+                proceed()
+            else:
                 self._around.stores.release(vault_id)
-                return
-            proceed()
 
         _then(self._around.stores.hold(vault_id), down, pending.fail)
 
@@ -359,6 +381,10 @@ class Operators:
             reply.add_done_callback(done)
 
         _then(root.start_child(caretaker_spec(vault_id)), started, fail)
+
+
+def _cancelled() -> Cancelled:
+    return Cancelled("The operator cancelled the request before it began; nothing was done.")
 
 
 def _then(reply: Reply[R], succeed: Callable[[R], None], fail: Callable[[KnowledgeError], None]) -> None:

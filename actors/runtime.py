@@ -119,13 +119,27 @@ class PendingCall:
         self._reply.add_done_callback(lambda _: answered.set())
         answered.wait()
 
+    def claim(self) -> bool:
+        """Whether whoever asks may send the call to its lane: once, and not after its deadline was answered."""
+        return self._reply.begin(0)
+
+    def expire(self) -> None:
+        """The deadline has come: answer, unless a lane was asked, which watches the same deadline itself."""
+        if self.claim():
+            self.fail(
+                DeadlineExceeded(
+                    "The deadline passed before the store could be asked; the call did not run. Try again."
+                )
+            )
+
     def fail(self, error: KnowledgeError) -> None:
         """Answer with a typed error, unless there is an answer already."""
         if error.retry == "unknown" and not self._may_write():
             # A read has no effect, however far it came.
             error = type(error)(error.message, retry="safe", **error.fields)
         if isinstance(error, FailedClosed):
-            logger.error("store fails closed", extra={"code": error.code, **error.fields})
+            # Nested: a field may be called as something that every log record has.
+            logger.error("store fails closed", extra={"code": error.code, "fields": dict(error.fields)})
             error = error.for_agents()
         if self._reply.fail(error):
             # A refusal is a normal answer; only what nobody could foresee is worth an operator's attention.
@@ -213,6 +227,7 @@ class Runtime:
             idle_seconds=self._settings.idle,
             max_live=self._settings.max_live_stores,
             wanted=lambda vault_id: self._events.wanted(vault_id),
+            reopen=self._reopen,
         )
         self._maintenance = self._tree.handle(MAINTENANCE)
         self._tree.root.start_child(
@@ -255,6 +270,7 @@ class Runtime:
             require_well_formed(call.audience)
             request = parse_arguments(call.tool, call.arguments, flush_id=call.flush_id)
             validated = _Validated(call, spec, request, len(orjson.dumps(call.arguments)))
+            self._watch(pending, call.deadline)
             self._when_ready(lambda: self._dispatch(validated, pending), pending, call.deadline)
         except KnowledgeError as error:
             pending.fail(error)
@@ -263,14 +279,7 @@ class Runtime:
     def operate(self, call: OperatorCall) -> PendingOperation:
         """The same for an operator's request."""
         pending = PendingOperation(self.gate, call)
-        clock = self._tree.environment.clock
-        overdue = clock.call_later(
-            max(call.deadline.remaining(clock.monotonic), 0.0),
-            lambda: pending.fail(
-                DeadlineExceeded("There was no answer by the deadline; what was begun goes on.", retry="unknown")
-            ),
-        )
-        pending.add_done_callback(lambda _: overdue.cancel())
+        self._watch(pending, call.deadline)
         if self._closing.is_set():
             pending.fail(Stopping("The runtime is stopping; the request did not run."))
         else:
@@ -333,6 +342,12 @@ class Runtime:
 
     # --- inside ----------------------------------------------------------------------------------------
 
+    def _watch(self, pending: PendingCall | PendingOperation, deadline: Deadline) -> None:
+        """Have it answered at its deadline, whatever it waits for: the authority, a store's opening or its stop."""
+        clock = self._tree.environment.clock
+        overdue = clock.call_later(max(deadline.remaining(clock.monotonic), 0.0), pending.expire)
+        pending.add_done_callback(lambda _: overdue.cancel())
+
     def _when_ready(
         self, proceed: Callable[[], None], pending: PendingCall | PendingOperation | Subscription, deadline: Deadline
     ) -> None:
@@ -373,6 +388,8 @@ class Runtime:
 
     def _run(self, validated: _Validated, permit: Permit, handle: StoreHandle, pending: PendingCall) -> None:
         call = validated.call
+        if not pending.claim():
+            return
         reply = handle.ask(
             RunTool(validated.request, permit, validated.writes),
             deadline=call.deadline,
@@ -391,6 +408,13 @@ class Runtime:
             lost.fail(StoreUnavailable("No agent uses this store any more.", reason="unassigned"))
             return lost
         return self._stores.open(vault_id, self._store_settings(vault_id, layout))
+
+    def _reopen(self, vault_id: str) -> None:
+        """Open a store for its subscribers; one that cannot be opened now is opened by its next call."""
+        try:
+            self._open_store(vault_id)
+        except KnowledgeError as error:
+            logger.info("a store was not opened again", extra={"store": vault_id, "code": error.code})
 
     def _store_settings(self, vault_id: str, layout: StoreLayout) -> StoreSettings:
         return StoreSettings(

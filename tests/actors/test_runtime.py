@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 from actors.authority import Policy
+from actors.operators import PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from actors.store.lane import Lane
 from messages.audience import Audience, OwnerPrivate
 from messages.envelope import Call
-from messages.errors import Busy, Denied, KnowledgeError, Restarting, StoreOpening
-from messages.json_types import JsonObject
+from messages.errors import (
+    Busy,
+    Cancelled,
+    DeadlineExceeded,
+    Denied,
+    KnowledgeError,
+    Restarting,
+    Stopping,
+    StoreOpening,
+    StoreUnavailable,
+)
+from messages.json_types import JsonObject, JsonValue
+from messages.operator import LOCAL_OPERATOR, SubscribeCall, Subscriber, parse_operator_call
 from storage import faults
 from storage.layout import Layout
 from tests.kit.scheduler import VirtualScheduler
@@ -67,6 +79,24 @@ class House:
         with pytest.raises(KnowledgeError) as raised:
             self.answer(pending)
         return raised.value
+
+    def operate(self, name: str, *, seconds: float = 30.0, **params: JsonValue) -> PendingOperation:
+        call = parse_operator_call(f"operator.{name}", {**params}, peer=LOCAL_OPERATOR)
+        return self.runtime.operate(replace(call, deadline=self.scheduler.deadline(seconds)))
+
+    def refusal(self, pending: PendingOperation) -> KnowledgeError:
+        self.scheduler.run_until(pending.done)
+        with pytest.raises(KnowledgeError) as raised:
+            pending.deliver(lambda _: None)
+        return raised.value
+
+    def subscribe(self, audience: Audience) -> None:
+        call = SubscribeCall(Subscriber(audience=audience), self.scheduler.deadline(30))
+        begun = self.runtime.subscribe(call, lambda _: None)
+        decided: list[object] = []
+        begun.add_done_callback(decided.append)
+        self.scheduler.run_until(lambda: bool(decided))
+        begun.deliver(lambda _: None)
 
     def live(self) -> int:
         stores = self.runtime.health()["stores"]
@@ -226,3 +256,144 @@ def test_a_clean_stop_leaves_nothing_to_recover(house: House) -> None:
     with faults.installed(points.append):
         house.call()
     assert [point for point in points if point.startswith(("replay", "take.", "place.", "settle"))] == []
+
+
+# --- deadlines, whatever a call waits for --------------------------------------------------------------------
+
+
+def test_a_call_is_answered_at_its_deadline_while_its_store_is_not_even_being_started(house: House) -> None:
+    house.scheduler.advance(1)
+    house.call()
+    house.scheduler.suspend("root")
+    begun = house.scheduler.clock.monotonic()
+    error = house.error(house.submit(OwnerPrivate("research"), seconds=2))
+    assert house.scheduler.clock.monotonic() - begun <= 2.25
+    assert isinstance(error, DeadlineExceeded)
+    assert error.retry == "safe"
+    house.scheduler.wake("root")
+    assert house.call(OwnerPrivate("research"))["partition"] == "private"
+
+
+def test_a_call_is_answered_at_its_deadline_while_its_store_stops(house: House) -> None:
+    house.call()
+    [lane] = house.alive("/lane")
+    house.scheduler.suspend(lane)
+    house.scheduler.run_until(lambda: state(house, lane) == "stopping")
+    begun = house.scheduler.clock.monotonic()
+    write: JsonObject = {**remembering("Never run."), "requestId": request_id(7)}
+    error = house.error(house.submit(MAIN, "remember", write, seconds=1))
+    assert house.scheduler.clock.monotonic() - begun <= 1.25
+    assert error.retry == "safe", "no lane was asked, so it did not run"
+    house.scheduler.wake(lane)
+    house.scheduler.advance(1)
+    assert house.call()["counts"] == {}, "what was answered as not run does not run later"
+
+
+def test_an_operators_request_that_never_began_is_answered_at_its_deadline_as_safe(house: House) -> None:
+    house.call()
+    house.scheduler.advance(100)
+    house.scheduler.suspend("root")
+    error = house.refusal(house.operate("status", agent="main", seconds=0.5))
+    assert isinstance(error, DeadlineExceeded)
+    assert error.retry == "safe"
+    house.scheduler.wake("root")
+
+
+def test_an_operators_request_that_was_cancelled_while_its_store_stopped_is_answered_as_cancelled(
+    house: House, tmp_path: Path
+) -> None:
+    vault_id = str(house.call()["vaultId"])
+    [lane] = house.alive("/lane")
+    house.scheduler.suspend(lane)
+    moving = house.operate("relocateStore", store=vault_id, path=str(tmp_path / "moved"))
+    house.scheduler.run_until(lambda: state(house, lane) == "stopping")
+    moving.cancel()
+    house.scheduler.wake(lane)
+    assert isinstance(house.refusal(moving), Cancelled)
+    assert not (tmp_path / "moved").exists()
+    assert house.call()["vaultId"] == vault_id
+
+
+def test_an_operators_request_that_was_cancelled_before_it_began_is_answered_as_cancelled(house: House) -> None:
+    pending = house.operate("runMaintenance")  # the authority has no view yet
+    pending.cancel()
+    assert isinstance(house.refusal(pending), Cancelled)
+
+
+# --- holds ---------------------------------------------------------------------------------------------------
+
+
+def stopping_with_a_caller(house: House) -> tuple[str, str, PendingCall]:
+    """A store that stops, with a call that waits to start it again."""
+    vault_id = str(house.call()["vaultId"])
+    [lane] = house.alive("/lane")
+    house.scheduler.suspend(lane)
+    house.scheduler.run_until(lambda: state(house, lane) == "stopping")
+    return vault_id, lane, house.submit()
+
+
+def test_a_store_is_not_started_under_a_hold_by_a_call_that_came_before_it(house: House) -> None:
+    vault_id, lane, pending = stopping_with_a_caller(house)
+    held = house.runtime._stores.hold(vault_id)
+    house.scheduler.wake(lane)
+    house.scheduler.run_until(held.done)
+    assert held.result(0) is True
+    house.scheduler.settle()
+    assert house.alive("/lane") == []
+    error = house.error(pending)
+    assert isinstance(error, StoreOpening)
+    assert error.retry == "safe"
+    house.runtime._stores.release(vault_id)
+    assert house.call()["vaultId"] == vault_id
+
+
+def test_a_store_is_not_started_after_the_close_by_a_call_that_came_before_it(house: House) -> None:
+    _, lane, pending = stopping_with_a_caller(house)
+    house.runtime._stores.close()
+    house.scheduler.wake(lane)
+    assert isinstance(house.error(pending), Stopping)
+    assert house.alive("/lane") == []
+
+
+def test_a_store_that_does_not_stop_stays_known_until_it_has_ended(house: House) -> None:
+    vault_id = str(house.call()["vaultId"])
+    [lane] = house.alive("/lane")
+    house.scheduler.suspend(lane)
+    house.scheduler.run_until(lambda: state(house, lane) == "stuck")
+    house.scheduler.advance(60)
+    assert house.live() == 1, "it still has its files open"
+    error = house.error(house.submit())
+    assert isinstance(error, StoreUnavailable)
+    assert error.fields["reason"] == "stuck"
+    assert house.live() == 1
+    house.scheduler.wake(lane)
+    house.scheduler.advance(30)
+    assert house.live() == 0
+    assert house.call()["vaultId"] == vault_id
+
+
+# --- stores that somebody listens to -------------------------------------------------------------------------
+
+
+def test_a_store_with_a_subscriber_does_not_make_room_for_another(house: House) -> None:
+    listened = house.call(OwnerPrivate("main"))["vaultId"]
+    house.subscribe(OwnerPrivate("main"))
+    house.scheduler.advance(10)
+    other = house.call(OwnerPrivate("research"))["vaultId"]
+    house.scheduler.advance(10)
+    house.call(OwnerPrivate("garden"))
+    house.scheduler.advance(1)
+    lanes = house.alive("/lane")
+    assert any(str(listened) in lane for lane in lanes)
+    assert not any(str(other) in lane for lane in lanes)
+
+
+def test_a_store_with_a_subscriber_is_open_again_after_a_hold(house: House) -> None:
+    vault_id = str(house.call()["vaultId"])
+    house.subscribe(MAIN)
+    held = house.runtime._stores.hold(vault_id)
+    house.scheduler.run_until(held.done)
+    assert house.alive("/lane") == []
+    house.runtime._stores.release(vault_id)
+    house.scheduler.settle()
+    assert house.alive("/lane") != []
