@@ -326,6 +326,18 @@ class PartitionSession:
         assert text is not None, "every text of the catalogue is in history"
         return text
 
+    def broken_files(self, limit: int) -> Sequence[str]:
+        """Files of the partition that cannot be read as records just now, at most ``limit``."""
+        return self.catalogue.broken_paths(limit)
+
+    def last_readable(self, path: str) -> Record | None:
+        """The record that a file held before it could not be read any more, from history."""
+        for text in history.texts_of_path(self._publisher.db, self.partition, path):
+            parsed = parse_record(text, path)
+            if isinstance(parsed, ParsedRecord):
+                return parsed.record
+        return None
+
     def taken(self, path: str) -> bool:
         """Whether something has that name here, or would have it on a system without case or with one Unicode form."""
         if self._publisher.taken(self.partition, path):

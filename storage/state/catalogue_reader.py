@@ -302,6 +302,15 @@ class CatalogueReader:
         )
         return {str(state): int(number) for state, number in rows}
 
+    def broken_paths(self, limit: int) -> Sequence[str]:
+        """Files that cannot be read as records, by path."""
+        rows = self._db.query(
+            "SELECT path FROM file WHERE partition = ? AND state = 'broken' AND state <> 'record' "
+            "ORDER BY path LIMIT ?",
+            (self.number, limit),
+        )
+        return [str(row[0]) for row in rows]
+
     def file_count(self) -> int:
         """The number of known Markdown files."""
         found = self._db.query_one("SELECT count(*) FROM file WHERE partition = ?", (self.number,))

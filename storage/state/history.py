@@ -7,6 +7,7 @@ Source: decisions.md sections 2 (an external edit gets an entry of its own) and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from messages.vocabulary import Lifecycle, Partition
@@ -120,6 +121,19 @@ def latest(db: Database, partition: Partition, record_id: str) -> Revision | Non
         (partition.key, record_id),
     )
     return None if row is None else _revision(row)
+
+
+def texts_of_path(db: Database, partition: Partition, path: str, limit: int = 20) -> Iterator[bytes]:
+    """The newest texts that a path had, newest first. Reads history without an index: for rare questions only."""
+    rows = db.query(
+        "SELECT h.hash FROM history h JOIN partition r ON r.id = h.partition WHERE r.key = ? AND h.path = ? "
+        "AND h.hash IS NOT NULL ORDER BY h.sequence DESC, h.id DESC LIMIT ?",
+        (partition.key, path, limit),
+    )
+    for (name,) in rows:
+        found = text(db, name)
+        if found is not None:
+            yield found
 
 
 def text(db: Database, name: str) -> bytes | None:

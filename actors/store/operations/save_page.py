@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from actors.store.needs import NeedEvidence
 from actors.store.operations.context import (
@@ -33,6 +34,8 @@ from storage.records import (
 )
 from storage.state.catalogue_reader import Entry
 
+BROKEN_FILES_LOOKED_AT_MAX: Final = 100
+
 
 def save_page(context: OperationContext, request: SavePageRequest) -> Outcome:
     """Create or edit; a create never overwrites and never quietly doubles a page."""
@@ -57,6 +60,8 @@ def _create(context: OperationContext, request: SavePageRequest, evidence: tuple
         return same_title_rejection(
             ExistingPage(id=existing.id, title=existing.title, revision=existing.revision, hash=existing.hash)
         )
+    if not request.allow_same_title:
+        _require_no_unreadable_page(context, request.title)
     _require_known(context, request.dependencies or ())
     recorded = next_instant(context)
     at = format_instant(recorded)
@@ -121,6 +126,24 @@ def _same_title(context: OperationContext, title: str, page_type: str) -> Entry 
         if entry.lifecycle == "active" and entry.type == page_type:
             return entry
     return None
+
+
+def _require_no_unreadable_page(context: OperationContext, title: str) -> None:
+    """Refuse a create while a page of this name lies in a file that cannot be read just now.
+
+    A person in the middle of an edit must not find two pages when they are done.
+    """
+    wanted = normalise_name(title)
+    for path in context.session.broken_files(BROKEN_FILES_LOOKED_AT_MAX):
+        earlier = context.session.last_readable(path)
+        if earlier is not None and wanted in map(normalise_name, (earlier.title, *earlier.aliases)):
+            raise InvalidArgument(
+                f"A page with this title lies in {path}, which cannot be read just now. Ask the person to repair that "
+                "file, or send allowSameTitle: true to create another page.",
+                field="title",
+                reason="unreadable_page",
+                path=path,
+            )
 
 
 def _same_type(context: OperationContext, written: str | None, canonical: str) -> bool:

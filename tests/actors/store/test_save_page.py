@@ -499,3 +499,25 @@ def test_the_same_request_again_gives_the_stored_receipt_though_the_page_has_mov
     desk.close()
     assert desk.call("save_page", request) == first
     assert desk.record(first["id"])["body"] == "Two.\n"
+
+
+def test_a_create_never_doubles_a_page_whose_file_a_person_is_repairing(desk: Desk) -> None:
+    page = desk.page("Garden Pilot", aliases=["The Pilot"])
+    path = only_file(desk)
+    text = path.read_bytes()
+    path.write_bytes(text.replace(b"title: ", b"title: [", 1))
+    for title in ("garden  pilot", "The Pilot"):
+        error = desk.fails("save_page", {"title": title, "type": "project", "body": "again"})
+        assert (error.code, error.fields["reason"], error.fields["path"]) == (
+            "invalid_argument", "unreadable_page", "projects/garden-pilot.md",
+        )  # fmt: skip
+    path.write_bytes(text)
+    assert desk.record(page["id"])["title"] == "Garden Pilot"
+    assert len(list(desk.folder().rglob("*.md"))) == 1
+
+
+def test_allow_same_title_creates_a_page_beside_one_that_cannot_be_read(desk: Desk) -> None:
+    desk.page("Garden Pilot")
+    only_file(desk).write_text("no envelope any more", "utf-8")
+    desk.page("Garden Pilot", allowSameTitle=True)
+    assert len(list(desk.folder().rglob("*.md"))) == 2
