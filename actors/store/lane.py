@@ -49,7 +49,9 @@ from messages.errors import (
     IndexUnavailable,
     InternalError,
     KnowledgeError,
+    NotFound,
     Quarantined,
+    Restarting,
     StaleFence,
     StoreUnavailable,
 )
@@ -68,6 +70,7 @@ logger = logging.getLogger(__name__)
 
 HELPER_MARGIN_SECONDS: Final = 0.15
 """A helper's answer must leave time for the operation that waits for it."""
+HELPER_RETRY_SECONDS: Final = 0.05
 SYNC_SECONDS: Final = 60.0
 CHECKPOINT_SECONDS: Final = 120.0
 FENCE_ATTEMPTS: Final = 4
@@ -87,6 +90,13 @@ class StoreSettings:
     tick: float = 2.0
     sync_at_entries: int = 256
     events: EventSink = field(default_factory=Silence)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunAgain:
+    """To the lane itself: run a parked operation from its beginning, since its helper was not there yet."""
+
+    parked: Prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +212,8 @@ class Lane(GuardedActor):
                     self._send_descriptor()
                 case Tick():
                     self._tick()
+                case _RunAgain(parked):
+                    self._run_and_answer(parked)
                 case _OpenNextSlice():
                     self._open_next_slice()
                 case _:
@@ -311,8 +323,12 @@ class Lane(GuardedActor):
             return
         facts = PreparedFacts(verdicts=parked.verdicts)
         error = prepared.reply.error()
+        if isinstance(error, NotFound | Restarting) and self._may_wait(envelope):
+            # A helper that is only being started: after a lane it comes up a moment later.
+            self.context.start_timer(HELPER_RETRY_SECONDS, _RunAgain(parked), envelope)
+            return
         if parked.since_change is not None:
-            problem = None if error is None else f"the keyword index is not ready: {error.message}"
+            problem = None if error is None else f"the keyword index is not ready: {error.code}"
             facts = replace(facts, index_change=parked.since_change, index_problem=problem)
         elif error is not None:
             envelope.reply.fail(error)
@@ -325,6 +341,17 @@ class Lane(GuardedActor):
             else:
                 parked = replace(parked, verdicts={**parked.verdicts, **answer})
                 facts = replace(facts, verdicts=parked.verdicts)
+        self._run_and_answer(parked, facts)
+
+    def _may_wait(self, envelope: Envelope) -> bool:
+        left = envelope.deadline.at - HELPER_MARGIN_SECONDS - self.context.clock.monotonic()
+        return left > HELPER_RETRY_SECONDS
+
+    def _run_and_answer(self, parked: Prepare, facts: PreparedFacts | None = None) -> None:
+        envelope = parked.envelope
+        assert envelope.reply is not None
+        if envelope.reply.done():
+            return
         try:
             outcome = self._run(parked, facts)
         except KnowledgeError as refusal:
