@@ -70,8 +70,15 @@ class Subscription:
     It is also the pending answer to its own request: ``{}`` once :meth:`begin` has found that the subscriber may hear.
     """
 
-    def __init__(self, hub: EventHub, subscriber: Subscriber, ready: Callable[[PendingEvent], None]) -> None:
+    def __init__(
+        self,
+        hub: EventHub,
+        subscriber: Subscriber,
+        ready: Callable[[PendingEvent], None],
+        correlation_id: str = "",
+    ) -> None:
         self.subscriber = subscriber
+        self.correlation_id = correlation_id
         self._hub = hub
         self._ready = ready
         self._lock = threading.Lock()

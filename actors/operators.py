@@ -21,7 +21,7 @@ from actors.store.caretaker import AdoptVault, FinishMove, MoveFolder, UndoMove,
 from actors.store.lane import StoreSettings
 from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
-from actors.supervision import ActorHandle, Reply, Request, Tree
+from actors.supervision import ActorHandle, Reply, Request, Tree, log_defect
 from messages.envelope import Deadline
 from messages.errors import Cancelled, DeadlineExceeded, Denied, FailedClosed, InternalError, KnowledgeError, NotFound
 from messages.json_types import JsonObject
@@ -102,6 +102,10 @@ class PendingOperation:
 
     def done(self) -> bool:
         return self._reply.done()
+
+    @property
+    def correlation_id(self) -> str:
+        return self.call.correlation_id
 
     def _log(self, level: int, outcome: str) -> None:
         logger.log(
@@ -399,8 +403,8 @@ def _then(reply: Reply[R], succeed: Callable[[R], None], fail: Callable[[Knowled
             succeed(done.result(0))
         except KnowledgeError as refused:
             fail(refused)
-        except Exception:
-            logger.exception("an operator's request failed")
+        except Exception as defect:  # noqa: BLE001 - whatever it is, the operator must not wait for ever
+            log_defect(logger, "an operator's request failed", defect, {})
             fail(InternalError("The runtime failed on this request; its log has the details."))
 
     reply.add_done_callback(answered)

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -24,6 +24,7 @@ from actors.operators import Operators, PendingOperation, Surroundings
 from actors.store.lane import StoreSettings
 from actors.store.messages import RunTool
 from actors.supervision import (
+    ROOT_SETTINGS,
     ActorHealth,
     ActorSettings,
     ChildSpec,
@@ -32,15 +33,19 @@ from actors.supervision import (
     InboxLimits,
     Reply,
     Tree,
+    log_defect,
 )
 from messages.audience import require_well_formed
 from messages.envelope import Call, Deadline
 from messages.errors import (
+    Busy,
     DeadlineExceeded,
     FailedClosed,
     InternalError,
     KnowledgeError,
+    Quarantined,
     ReadOnlyGrant,
+    Restarting,
     Stopping,
     StoreUnavailable,
 )
@@ -94,6 +99,10 @@ class PendingCall:
     def done(self) -> bool:
         return self._reply.done()
 
+    @property
+    def correlation_id(self) -> str:
+        return self._call.correlation_id
+
     def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
         """Hand the answer over under the read lease: the last check of access and the hand-over are one step.
 
@@ -141,6 +150,7 @@ class PendingCall:
             # Nested: a field may be called as something that every log record has.
             logger.error("store fails closed", extra={"code": error.code, "fields": dict(error.fields)})
             error = error.for_agents()
+        error = _for_agents(error, self._call.correlation_id)
         if self._reply.fail(error):
             # A refusal is a normal answer; only what nobody could foresee is worth an operator's attention.
             self._log(logging.ERROR if isinstance(error, InternalError) else logging.INFO, error.code)
@@ -214,10 +224,11 @@ class Runtime:
                 ChildSpec(
                     AUTHORITY,
                     partial(Authority, layout=layout, gate=self.gate, policy=policy, now_ms=now_ms),
-                    settings=ActorSettings(),
+                    settings=ActorSettings(label="The access authority"),
                 ),
             ],
             environment=environment,
+            settings=replace(ROOT_SETTINGS, label="The runtime"),
         )
         self._authority = self._tree.handle(AUTHORITY)
         self._events = EventHub(self.gate, self._tree.environment.clock)
@@ -241,6 +252,7 @@ class Runtime:
                     open_store=self._open_store,
                     pace=self._settings.maintenance,
                 ),
+                settings=ActorSettings(label="Maintenance"),
                 stops_first=True,
             )
         )
@@ -295,7 +307,7 @@ class Runtime:
 
         The subscription is its own pending answer; refusals come through it. Never blocks, never raises.
         """
-        subscription = Subscription(self._events, call.subscriber, ready)
+        subscription = Subscription(self._events, call.subscriber, ready, call.correlation_id)
 
         def begin() -> None:
             permit = subscription.begin()
@@ -441,8 +453,19 @@ def _guarded(
     except KnowledgeError as refusal:
         pending.fail(refusal)
     except Exception as defect:  # noqa: BLE001 - whatever it is, the caller must not wait for ever
-        logger.error("call could not be continued", extra={"error_type": type(defect).__name__})
+        log_defect(logger, "call could not be continued", defect, {"correlation_id": pending.correlation_id})
         pending.fail(InternalError("A defect ended the call before it ran; the log has the details."))
+
+
+def _for_agents(error: KnowledgeError, correlation_id: str) -> KnowledgeError:
+    """The same refusal as an agent may see it: no names of files, actors or places, but how to find it in the log."""
+    if isinstance(error, InternalError):
+        did = "did not run" if error.retry == "safe" else "may have run; a write is repeated with the same request id"
+        message = f"A defect ended the call, which {did}. The log has the details under {correlation_id}."
+        return InternalError(message, retry=error.retry, correlationId=correlation_id)
+    if isinstance(error, Busy | Quarantined | Restarting):
+        return type(error)(error.message, retry=error.retry, **{**error.fields, "correlationId": correlation_id})
+    return error
 
 
 def _shown(health: ActorHealth) -> JsonObject:
@@ -460,7 +483,10 @@ def _shown(health: ActorHealth) -> JsonObject:
     if health.last_error:
         shown["lastError"] = health.last_error
     if health.quarantine is not None:
-        shown["quarantine"] = {"reason": health.quarantine.reason, "since": health.quarantine.since.isoformat()}
+        found: JsonObject = {"reason": health.quarantine.reason, "since": health.quarantine.since.isoformat()}
+        if health.quarantine.detail:
+            found["detail"] = health.quarantine.detail
+        shown["quarantine"] = found
     if health.progress:
         shown["progress"] = dict(health.progress)
     if health.detail:

@@ -41,5 +41,5 @@ def store_spec(settings: StoreSettings, inbox: InboxLimits) -> ChildSpec:
     return ChildSpec(
         store_name(settings.vault_id),
         partial(Supervisor, strategy="rest_for_one", children=children),
-        settings=ActorSettings(restarts=STORE_RESTARTS),
+        settings=ActorSettings(restarts=STORE_RESTARTS, label="The store"),
     )

@@ -17,6 +17,7 @@ from actors.supervision._clock import Clock, SystemClock, Timer
 from actors.supervision._commands import QuarantineChild, ReleaseChild, StartChild, StopChild
 from actors.supervision._context import ActorContext
 from actors.supervision._dead_letters import DeadLetter, DeadLetterReason, DeadLetters
+from actors.supervision._defects import log_defect
 from actors.supervision._environment import Environment, launch_thread
 from actors.supervision._handle import ActorHandle, Request, TellHandle
 from actors.supervision._health import ActorHealth, Quarantine, State
@@ -26,10 +27,11 @@ from actors.supervision._messages import PARKED, Corruption, Ended, EndReason, E
 from actors.supervision._reply import Phase, Reply
 from actors.supervision._settings import STORE_RESTARTS, ActorSettings, InboxLimits, RestartPolicy
 from actors.supervision._supervisor import Strategy, Supervisor
-from actors.supervision._tree import ClosedTree, SupervisorHandle, Tree
+from actors.supervision._tree import ROOT_SETTINGS, ClosedTree, SupervisorHandle, Tree
 
 __all__ = [
     "PARKED",
+    "ROOT_SETTINGS",
     "STORE_RESTARTS",
     "ActorContext",
     "ActorHandle",
@@ -76,4 +78,5 @@ __all__ = [
     "Tree",
     "as_asyncio_future",
     "launch_thread",
+    "log_defect",
 ]

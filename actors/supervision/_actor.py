@@ -6,8 +6,6 @@ Source: DESIGN.md rules 1, 2, 4, 6 and 7.
 from __future__ import annotations
 
 import logging
-import os
-import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ import pykka
 
 from actors.supervision._clock import Timer
 from actors.supervision._context import ActorContext
+from actors.supervision._defects import log_defect
 from actors.supervision._health import Quarantine
 from actors.supervision._inbox import Inbox, Refusal
 from actors.supervision._messages import (
@@ -221,6 +220,7 @@ class GuardedActor(pykka.ThreadingActor):
             self._begin_ending(Ending("corrupt", corruption.error, "corruption found"))
         except KnowledgeError as error:
             if isinstance(error, InternalError):
+                self._log_defect("handler failed", error, correlation_id)
                 self._begin_ending(Ending("crashed", error, error.code, request))
             elif request is None or request.reply is None or not request.reply.fail(_bare(error)):
                 logger.warning("outcome without a caller", extra=self._ids(correlation_id) | {"code": error.code})
@@ -340,7 +340,7 @@ class GuardedActor(pykka.ThreadingActor):
             return
         if culprit.request_key:
             self.context.slot.blame(culprit.request_key)
-        error = ending.error if ending.error is not None else defect(self.context.name, culprit.correlation_id)
+        error = ending.error if ending.error is not None else defect(self.context.slot.label, culprit.correlation_id)
         culprit.reply.fail(error)
 
     def _close_inbox(self, ending: Ending) -> None:
@@ -365,8 +365,8 @@ class GuardedActor(pykka.ThreadingActor):
         return self._refusal(restarting)
 
     def _refusal(self, make: Callable[[str, Phase], KnowledgeError]) -> Refusal:
-        name = self.context.name
-        return lambda phase: make(name, phase)
+        slot = self.context.slot
+        return lambda phase: make(slot.label, phase)
 
     def _attempt(self, what: str, step: Callable[[], object]) -> None:
         try:
@@ -384,11 +384,8 @@ class GuardedActor(pykka.ThreadingActor):
         }
 
     def _log_defect(self, what: str, error: BaseException, correlation_id: str = "") -> str:
-        """Log where it happened, never the exception's text: that may be a record's. Returns type and place."""
-        frames = traceback.extract_tb(error.__traceback__)
-        places = [f"{os.path.basename(frame.filename)}:{frame.lineno} {frame.name}" for frame in frames[-8:]]
-        logger.error(what, extra=self._ids(correlation_id) | {"error_type": type(error).__name__, "frames": places})
-        return f"{type(error).__name__} at {places[-1] if places else 'an unknown place'}"
+        """Log where it happened, under the actor's ids. Returns type and place."""
+        return log_defect(logger, what, error, self._ids(correlation_id))
 
 
 def _bare(error: KnowledgeError) -> KnowledgeError:

@@ -137,7 +137,7 @@ class ActorHandle(TellHandle):
         elif remaining <= 0:
             reply.fail(deadline_error(Phase.QUEUED))
         elif request_key and slot.poisoned(request_key):
-            reply.fail(poisoned(slot.name, request_key))
+            reply.fail(poisoned(slot.label, request_key))
         else:
             # The timer comes first: once a mailbox has the request, its deadline is already watched.
             timer = clock.call_later(remaining, lambda: reply.fail_by_phase(slot.overdue))

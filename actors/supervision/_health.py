@@ -26,6 +26,8 @@ class Quarantine:
     reason: str
     since: datetime
     cause: KnowledgeError | None = None
+    detail: str = ""
+    """Types and places in our source, for operators; ``reason`` is what callers are told."""
 
 
 @dataclass(frozen=True, slots=True)

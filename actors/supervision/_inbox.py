@@ -78,7 +78,7 @@ class Inbox:
                 return self._refusal(Phase.QUEUED)
             if envelope.size > limits.bytes:
                 return LimitExceeded(
-                    f"The request has {envelope.size} bytes, {self.name} takes at most {limits.bytes}. Split it.",
+                    f"{self.name} takes at most {limits.bytes} bytes, the request has {envelope.size}. Split it.",
                     limit=limits.bytes,
                 )
             scope = (
@@ -91,7 +91,7 @@ class Inbox:
                 else ""
             )
             if scope:
-                return Busy(f"The mailbox of {self.name} is full ({scope}); the request did not run. Try again later.",
+                return Busy(f"{self.name} has a full mailbox ({scope}); the request did not run. Try again later.",
                             scope=scope)  # fmt: skip
             if not reply.on_settle(lambda phase: self._release(envelope, phase)):
                 return None

@@ -62,7 +62,7 @@ def stopping(name: str, phase: Phase) -> KnowledgeError:
 
 def absent(name: str, _: Phase) -> KnowledgeError:
     """Nobody has a child of that name."""
-    return NotFound(f"No actor is called {name}; start it first.", name=name)
+    return NotFound(f"{name} is not running and nobody starts it by itself; start it first.", name=name)
 
 
 def stuck(name: str, phase: Phase) -> KnowledgeError:
@@ -94,8 +94,8 @@ def quarantined(name: str, phase: Phase, quarantine: Quarantine) -> KnowledgeErr
 def defect(name: str, correlation_id: str) -> KnowledgeError:
     """The handler of this request crashed."""
     return InternalError(
-        f"A defect in {name} ended the request; it may have run. Repeat it with the same request id; the log has the "
-        f"details under {correlation_id or 'the actor name'}.",
+        f"{name} ended the request by a defect; it may have run. Repeat it with the same request id; the log has the "
+        f"details under {correlation_id or 'the time of the call'}.",
         correlationId=correlation_id,
     )
 
@@ -103,8 +103,8 @@ def defect(name: str, correlation_id: str) -> KnowledgeError:
 def poisoned(name: str, request_key: str) -> KnowledgeError:
     """The request crashed its actor too often."""
     return Poison(
-        f"Request {request_key} crashed {name} repeatedly and is not run again in this process. Change it, or "
-        "report it with the log.",
+        f"{name} was crashed repeatedly by request {request_key}, which is not run again in this process. "
+        "Change it, or report it with the log.",
         requestId=request_key,
     )
 

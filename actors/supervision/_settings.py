@@ -51,6 +51,11 @@ STORE_RESTARTS = RestartPolicy(restarts=3, within=300.0)
 class ActorSettings:
     """Everything that may differ between two actors of one class. Times in seconds."""
 
+    label: str = ""
+    """What answers call it, as a sentence begins; one without is called as the nearest actor above it that has one.
+
+    Callers learn nothing of the tree: its names are for the log and for health reports.
+    """
     inbox: InboxLimits = field(default_factory=InboxLimits)
     restarts: RestartPolicy = field(default_factory=RestartPolicy)
     start_timeout: float = 5.0

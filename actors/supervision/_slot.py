@@ -65,6 +65,16 @@ class Slot:
     # --- asking and telling: any thread -----------------------------------------------------------------------
 
     @property
+    def label(self) -> str:
+        """What its answers call it: a label of its own or of an ancestor, else its name."""
+        place: Slot | None = self
+        while place is not None:
+            if place.settings.label:
+                return place.settings.label
+            place = place.parent
+        return self.name
+
+    @property
     def state(self) -> State:
         return self._state
 
@@ -81,7 +91,7 @@ class Slot:
         """Queue a request for the current or the awaited incarnation, or the typed reason why not."""
         while True:
             if incarnation is not None and incarnation != self.incarnation:
-                return Restarting(f"{self.name} was restarted since; the request did not run. Begin again.")
+                return Restarting(f"{self.label} was restarted since; the request did not run. Begin again.")
             inbox = self._inbox
             error = inbox.admit(envelope)
             if error is None:
@@ -109,9 +119,9 @@ class Slot:
         """The answer at a request's deadline: a queued one learns what it was waiting for."""
         if phase is Phase.QUEUED:
             if self._state in ("starting", "opening"):
-                return opening(self.name, self.progress)
+                return opening(self.label, self.progress)
             if self._state == "restarting":
-                return overdue(self.name)
+                return overdue(self.label)
         else:
             self.dead_letter(None, "expired")
         return deadline_error(phase)
@@ -293,22 +303,22 @@ class Slot:
         place: Slot | None = self
         while place is not None:
             if place.quarantine is not None and place.state == "quarantined":
-                return quarantined(place.name, Phase.QUEUED, place.quarantine)
+                return quarantined(place.label, Phase.QUEUED, place.quarantine)
             if place.state == "stuck":
-                return stuck(place.name, Phase.QUEUED)
+                return stuck(place.label, Phase.QUEUED)
             if place.state == "restarting":
-                return restarting(place.name, Phase.QUEUED)
+                return restarting(place.label, Phase.QUEUED)
             if place.state == "absent":
-                return absent(place.name, Phase.QUEUED)
+                return absent(place.label, Phase.QUEUED)
             place = place.parent
         return None
 
     def _refusal(self, make: Maker) -> Refusal:
-        return lambda phase: make(self.name, phase)
+        return lambda phase: make(self.label, phase)
 
     def _new_inbox(self) -> Inbox:
         self._adopted = False
-        return Inbox(self.name, self.settings.inbox, self._foreign)
+        return Inbox(self.label, self.settings.inbox, self._foreign)
 
     def _foreign(self, inbox: Inbox, envelope: PykkaEnvelope[object]) -> None:
         """Plain pykka code may only ask an actor to stop; its parent decides what follows."""

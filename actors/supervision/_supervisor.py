@@ -112,9 +112,9 @@ class Supervisor(GuardedActor):
         if child is None:
             child = self._add(spec, static=False)
         elif child.slot.quarantine is not None:
-            raise quarantined(child.slot.name, Phase.QUEUED, child.slot.quarantine)
+            raise quarantined(child.slot.label, Phase.QUEUED, child.slot.quarantine)
         elif child.stuck:
-            raise stuck(child.slot.name, Phase.QUEUED)
+            raise stuck(child.slot.label, Phase.QUEUED)
         elif not child.wanted:
             child.spec = spec
             child.wanted = True
@@ -132,11 +132,19 @@ class Supervisor(GuardedActor):
         return PARKED
 
     def _quarantine(
-        self, child: Child, reason: str, cause: KnowledgeError | None, envelope: Envelope | None = None
+        self,
+        child: Child,
+        reason: str,
+        cause: KnowledgeError | None,
+        envelope: Envelope | None = None,
+        *,
+        detail: str = "",
     ) -> object:
-        quarantine = Quarantine(reason, self.context.clock.utc(), cause)
+        quarantine = Quarantine(reason, self.context.clock.utc(), cause, detail)
         child.slot.set_quarantined(quarantine)
-        logger.error("actor quarantined", extra=self._ids() | {"child": child.slot.name, "reason": reason})
+        logger.error(
+            "actor quarantined", extra=self._ids() | {"child": child.slot.name, "reason": reason, "detail": detail}
+        )
         self._demand_stop(child, 0.0)
         self._stop_dependants(child)
         if envelope is None:
@@ -207,7 +215,7 @@ class Supervisor(GuardedActor):
         if child.slot.quarantine is None:
             child.slot.set_stuck()
         logger.error("actor is stuck", extra=self._ids() | {"child": child.slot.name})
-        error = stuck(child.slot.name, Phase.RUNNING)
+        error = stuck(child.slot.label, Phase.RUNNING)
         self._answer_waiters(child, error)
         if self._steps is not None:
             self.context.tell_parent(ChildStuck(self.context.name, self.context.incarnation))
@@ -244,8 +252,8 @@ class Supervisor(GuardedActor):
         delay = child.history.next_delay(now, ready_since, self.context.random)
         if delay is None:
             policy = child.spec.settings.restarts
-            reason = f"{policy.restarts} restarts in {policy.within:g} s were not enough ({ended.summary})"
-            self._give_up(child, reason, error, "gave_up")
+            reason = f"{policy.restarts} restarts in {policy.within:g} s were not enough"
+            self._give_up(child, reason, error, "gave_up", detail=ended.summary)
             return
         child.due_at = now + delay
         if delay <= child.spec.settings.restarts.wait_through:
@@ -261,13 +269,19 @@ class Supervisor(GuardedActor):
         self._stop_dependants(child)
 
     def _give_up(
-        self, child: Child, reason: str, cause: KnowledgeError | None, how: Literal["corrupt", "gave_up"]
+        self,
+        child: Child,
+        reason: str,
+        cause: KnowledgeError | None,
+        how: Literal["corrupt", "gave_up"],
+        *,
+        detail: str = "",
     ) -> None:
         if child.spec.on_give_up == "escalate" and self._steps is None:
-            self._begin_ending(Ending(how, cause, reason))
+            self._begin_ending(Ending(how, cause, f"{reason} ({detail})" if detail else reason))
             self._set_down(child)
             return
-        self._quarantine(child, reason, cause)
+        self._quarantine(child, reason, cause, detail=detail)
 
     def _stop_dependants(self, child: Child) -> None:
         if self._strategy == "rest_for_one":

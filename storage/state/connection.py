@@ -274,7 +274,7 @@ def _translated(error: apsw.Error | OSError, path: Path) -> Exception:
         case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
             return StorageCorrupt(f"{name} is damaged: {type(error).__name__}")
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
-            return Busy(f"{name} is locked by another process; try again")
+            return Busy("The database is locked by another process; try again.")
         case apsw.FullError():
             return StorageError(f"{name} cannot grow: the disk is full", reason="full")
         case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import cast
 
 import pytest
 
 from actors.authority import Policy
-from actors.operators import PendingOperation
+from actors.operators import Operators, PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from actors.store.lane import Lane
+from actors.store.operations import table
+from host_bridge.owner.logs import JsonLines
 from messages.audience import Audience, OwnerPrivate
 from messages.envelope import Call
 from messages.errors import (
@@ -20,7 +23,11 @@ from messages.errors import (
     Cancelled,
     DeadlineExceeded,
     Denied,
+    IndexUnavailable,
+    InternalError,
     KnowledgeError,
+    ManifestMissing,
+    Quarantined,
     Restarting,
     Stopping,
     StoreOpening,
@@ -397,3 +404,95 @@ def test_a_store_with_a_subscriber_is_open_again_after_a_hold(house: House) -> N
     house.runtime._stores.release(vault_id)
     house.scheduler.settle()
     assert house.alive("/lane") != []
+
+
+# --- what callers learn of the tree --------------------------------------------------------------------------
+
+
+def seen(error: KnowledgeError) -> str:
+    """All that an agent may read of an error."""
+    return f"{error.message} {error.to_data()}"
+
+
+def failing(*_: object) -> object:
+    raise ValueError("the text of a record")
+
+
+def assert_tells_nothing_of_the_inside(error: KnowledgeError) -> None:
+    for word in ("root", "lane", ".py", ".sqlite", "ValueError", "the text of a record"):
+        assert word not in seen(error), seen(error)
+    assert error.fields["correlationId"]
+
+
+def test_a_caller_of_a_store_that_crashes_learns_no_names_of_actors_files_or_places(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.call()
+    monkeypatch.setattr(table, "run", failing)
+    errors: list[KnowledgeError] = []
+    while not errors or not isinstance(errors[-1], Quarantined):
+        errors.append(house.error(house.submit(seconds=0.5)))
+        assert len(errors) < 100
+        if isinstance(errors[-1], InternalError | Quarantined | Restarting):
+            assert_tells_nothing_of_the_inside(errors[-1])
+    assert any(isinstance(error, InternalError) for error in errors)
+    assert "The store is out of service" in errors[-1].message
+    shown = next(
+        actor["quarantine"]
+        for actor in cast("list[dict[str, dict[str, str]]]", house.runtime.health()["actors"])
+        if "quarantine" in actor
+    )
+    assert "ValueError at test_runtime.py" in shown["detail"], "operators see where it was"
+
+
+def test_a_caller_of_a_full_mailbox_learns_no_names_of_actors(house: House) -> None:
+    house.call()
+    [lane] = house.alive("/lane")
+    house.scheduler.suspend(lane)
+    pending = [house.submit(seconds=2) for _ in range(house.settings.per_audience)]
+    error = house.error(house.submit(seconds=2))
+    assert isinstance(error, Busy)
+    assert_tells_nothing_of_the_inside(error)
+    assert "The store" in error.message
+    house.scheduler.wake(lane)
+    for one in pending:
+        house.answer(one)
+
+
+def test_a_defect_between_two_replies_is_logged_by_type_and_place_without_its_text(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.call()
+    monkeypatch.setattr(Operators, "_visible", failing)
+    error = house.refusal(house.operate("maintenance"))
+    assert isinstance(error, InternalError)
+    [logged] = [record for record in caplog.records if getattr(record, "error_type", "") == "ValueError"]
+    assert logged.exc_info is None
+    assert any("test_runtime.py" in place for place in cast("list[str]", vars(logged)["frames"]))
+    assert "the text of a record" not in "".join(JsonLines().format(record) for record in caplog.records)
+
+
+def test_the_fields_of_a_store_that_fails_closed_cannot_break_its_log_record(house: House) -> None:
+    pending = house.submit()
+    pending.fail(ManifestMissing("There is no manifest.", name="vault.json", module="any", args="any"))
+    assert isinstance(house.error(pending), ManifestMissing)
+
+
+@pytest.mark.parametrize(
+    ("raised", "state_of_index"),
+    [(IndexUnavailable("Not yet.", reason="missing"), "current"), (InternalError("x"), "")],
+)
+def test_only_an_index_that_is_unavailable_counts_as_one_that_is_being_built(
+    house: House, monkeypatch: pytest.MonkeyPatch, raised: KnowledgeError, state_of_index: str
+) -> None:
+    house.call()
+
+    def broken(*_: object) -> object:
+        raise raised
+
+    monkeypatch.setattr(Lane, "_index", broken)
+    pending = house.submit()
+    if state_of_index:
+        assert house.answer(pending)["partition"] == "private"
+    else:
+        assert isinstance(house.error(pending), InternalError)
