@@ -119,11 +119,12 @@ Examples:
     "status": f"""\
 knowledge status - is an owner running, how is it, and what should you know?
 
-It starts and creates nothing. Of a running owner it shows the store of an agent too: what recovery did, which files
-cannot be read as records and why, Git, and what you have to decide.
+It starts and creates nothing. Of a running owner it says in about a dozen lines whether all is well, where the store
+of an agent lies and what it holds, what recovery did, which files cannot be read as records, and what you can do.
 
   --agent A                      whose store (default: the first agent of the configuration)
   --live                         start an owner when there is none
+  --verbose                      also more of the findings, and every part of the runtime with its counts
   --json                         one compact line, complete
 {_STATE}
 

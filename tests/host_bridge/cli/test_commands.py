@@ -200,7 +200,9 @@ def test_status_shows_what_the_owner_publishes(warm: Home) -> None:
     assert status["health"]["state"] == "up"
     people = warm.run("status").stdout.decode()
     assert str(status["pid"]) in people
-    assert "state: up" in people
+    assert "All well." in people
+    assert "state: up" not in people
+    assert "state: up" in warm.run("status", "--verbose").stdout.decode()
 
 
 def test_live_status_starts_an_owner(home: Home) -> None:
