@@ -163,8 +163,9 @@ def _own(
     server.refuse_new()
     if host is not None:
         host.stop_accepting()
-    if host is not None and reason == "stdin closed":
-        host.wait_idle(EOF_DRAIN_SECONDS)  # also those that wait for a store to open, which a closing bridge refuses
+    if host is not None and reason != "stdout closed":
+        # Also those that wait for a store to open, which a closing bridge would refuse.
+        host.wait_idle(EOF_DRAIN_SECONDS if reason == "stdin closed" else DRAIN_SECONDS)
     stuck = _close(bridge, LEFT_SECONDS if reason in ("stdin closed", "stdout closed") else DRAIN_SECONDS)
     if host is not None:
         host.finish()
