@@ -79,11 +79,11 @@ with open_bridge(state_dir) as bridge:
 @pytest.mark.parametrize(
     ("point", "accepted"),
     [
-        ("stage.file.write.after", False),
+        pytest.param("stage.file.write.after", False, marks=pytest.mark.slow),
         ("accept.commit", False),
         ("accept.commit.after", True),
-        ("place.file.after", True),
-        ("settle.commit.after", True),
+        pytest.param("place.file.after", True, marks=pytest.mark.slow),
+        pytest.param("settle.commit.after", True, marks=pytest.mark.slow),
     ],
 )
 def test_after_a_kill_the_store_is_whole_and_every_replay_gives_what_was_promised(
