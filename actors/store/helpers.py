@@ -6,8 +6,10 @@ Source: DESIGN.md (The tree).
 from __future__ import annotations
 
 import logging
+import os
 import select
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from actors.store.lane import StoreSettings
@@ -39,7 +41,8 @@ from storage.search import SearchIndex
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS: Final = 0.25
+PAUSE_SECONDS: Final = 0.25
+"""After telling the lane of changes the watch is looked at again no sooner than this."""
 
 R = TypeVar("R")
 IDLE_SECONDS: Final = 4.0
@@ -254,43 +257,85 @@ class GitQueue(GuardedActor):
 
 
 class Watcher(GuardedActor):
-    """Waits until the watch has something to read and tells the lane; reads nothing itself."""
+    """Waits until the watch has something to read and tells the lane; reads nothing itself.
+
+    It waits for the descriptor and for its mailbox at once, without a limit: while nothing happens it does not wake.
+    """
 
     def __init__(self, context: ActorContext) -> None:
         super().__init__(context)
         self._lane = context.tell_handle("../lane")
         self._descriptor: OwnedDescriptor | None = None
+        self._wake: tuple[int, int] | None = None
+        self._resting: Timer | None = None
         self._poll = select.poll()
 
     def on_ready(self) -> None:
+        self._wake = reading, writing = os.pipe()
+        for end in self._wake:
+            os.set_blocking(end, False)
+        self._poll.register(reading, select.POLLIN)
+        self._inbox.wake_by(lambda: _write_byte(writing))
         self._lane.tell(WatchWanted())
 
     def on_tell(self, message: object) -> None:
         match message:
             case WatchDescriptor(descriptor):
-                self.on_ended()
+                self._let_go()
                 self._descriptor = descriptor
                 self._poll.register(descriptor.number, select.POLLIN)
-                self.context.tell_self(_Look())
             case _Look():
-                self._look()
+                self._resting = None
+                if self._descriptor is not None:
+                    self._poll.register(self._descriptor.number, select.POLLIN)
             case _:
                 raise InternalError(f"The watcher takes no {type(message).__name__}.")
 
     def on_ended(self) -> None:
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            self._poll.unregister(descriptor.number)
-            descriptor.close()
+        self._let_go()
+        self._inbox.wake_by(None)
+        if self._wake is not None:
+            for end in self._wake:
+                os.close(end)
+            self._wake = None
 
-    def _look(self) -> None:
-        if self._descriptor is None:
+    def wait(self) -> None:
+        """Block until there is a message; tell the lane of what the watch has meanwhile."""
+        while self._wake is not None and not self._inbox.ready() and not self._inbox.closed:
+            readable = {number for number, _ in self._poll.poll()}
+            if self._wake[0] in readable:
+                _empty(self._wake[0])
+            if self._descriptor is not None and self._descriptor.number in readable:
+                self._tell_lane(self._descriptor)
+
+    def _tell_lane(self, descriptor: OwnedDescriptor) -> None:
+        # Until the lane has read, the descriptor stays readable: look away for a while.
+        self._poll.unregister(descriptor.number)
+        self._resting = self.context.start_timer(PAUSE_SECONDS, _Look())
+        self._lane.tell(FilesChanged(), coalesce="files changed")
+
+    def _let_go(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None:
             return
-        if self._poll.poll(POLL_SECONDS * 1000):
-            self._lane.tell(FilesChanged(), coalesce="files changed")
-            self.context.start_timer(POLL_SECONDS, _Look())
+        if self._resting is None:
+            self._poll.unregister(descriptor.number)
         else:
-            self.context.tell_self(_Look())
+            self._resting.cancel()
+            self._resting = None
+        descriptor.close()
+
+
+def _write_byte(end: int) -> None:
+    # A pipe that is full wakes its reader as well.
+    with suppress(BlockingIOError):
+        os.write(end, b"w")
+
+
+def _empty(end: int) -> None:
+    with suppress(BlockingIOError):
+        while os.read(end, 4_096):
+            pass
 
 
 class _Idle:

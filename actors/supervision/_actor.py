@@ -107,7 +107,11 @@ class GuardedActor(pykka.ThreadingActor):
         """Live on the calling thread until the end."""
         with closing(self.turns()) as turns:
             for _ in turns:
-                self._inbox.wait()
+                self.wait()
+
+    def wait(self) -> None:
+        """Block until the mailbox has something to give; who waits for more than that sees to it here."""
+        self._inbox.wait()
 
     def turns(self) -> Generator[None, None, None]:
         """The whole life; suspends whenever it needs a message, to be resumed when the mailbox has one.

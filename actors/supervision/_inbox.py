@@ -51,6 +51,7 @@ class Inbox:
         self._shut = False
         self._closed = False
         self._idle_due = False
+        self._waker: Callable[[], None] | None = None
 
     # --- pykka's inbox protocol -------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ class Inbox:
             if self._closed:
                 return False
             self._control.append(message)
-            self._condition.notify()
+            self._signal()
             return True
 
     # --- gates ------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ class Inbox:
         """Serve ordinary requests again."""
         with self._condition:
             self._held = False
-            self._condition.notify()
+            self._signal()
 
     @property
     def held(self) -> bool:
@@ -153,7 +154,7 @@ class Inbox:
                 self._refusal = refusal
             self._idle_due = True
             self._held = False
-            self._condition.notify()
+            self._signal()
 
     def fail_unanswered(self, refusal: Refusal) -> None:
         """Answer everything admitted and unanswered, queued or parked, as new requests are refused already."""
@@ -193,7 +194,7 @@ class Inbox:
             self._turns.clear()
             self._coalesced.clear()
             self._tells = 0
-            self._condition.notify_all()
+            self._signal()
         _fail(left, refusal)
         return tells
 
@@ -213,6 +214,13 @@ class Inbox:
         with self._condition:
             while not self._deliverable() and not self._closed:
                 self._condition.wait()
+
+    def wake_by(self, waker: Callable[[], None] | None) -> None:
+        """Call ``waker`` as well, under the mailbox's lock, whenever a wait might end: for an actor that waits for
+        something of the operating system beside its mailbox. It must not block; ``None`` ends it.
+        """
+        with self._condition:
+            self._waker = waker
 
     def ready(self) -> bool:
         """Whether :meth:`take` would give something now."""
@@ -243,13 +251,18 @@ class Inbox:
 
     # --- under the lock ---------------------------------------------------------------------------------------
 
+    def _signal(self) -> None:
+        self._condition.notify_all()
+        if self._waker is not None:
+            self._waker()
+
     def _queue(self, line: _Line, envelope: Envelope) -> None:
         waiting = self._lines.get(line)
         if waiting is None:
             waiting = self._lines[line] = deque()
             self._turns.append(line)
         waiting.append(envelope)
-        self._condition.notify()
+        self._signal()
 
     def _pop(self, line: _Line) -> Envelope:
         waiting = self._lines[line]
@@ -287,7 +300,7 @@ class Inbox:
             if phase is Phase.QUEUED:
                 self._drop(("passing" if envelope.passes_hold else "ordinary", envelope.fairness_key), envelope)
             if self._is_idle():
-                self._condition.notify()
+                self._signal()
 
     def _drop(self, line: _Line, envelope: Envelope) -> None:
         waiting = self._lines.get(line)
