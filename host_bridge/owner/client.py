@@ -248,7 +248,8 @@ def reach(
             if holder is not None and is_held(address.lock_path(directory)):
                 raise OwnerError(
                     "open_elsewhere",
-                    f"Process {holder.pid} runs this state directory in its own process, without a socket; end it.",
+                    f"Process {holder.pid} has opened this state directory with KnowledgeBridge in its own process; "
+                    "nobody else is served until it closes that. Wait, or choose another with --state-dir.",
                     fields={"pid": holder.pid, "version": holder.version},
                 )
             if time.monotonic() >= unnamed_until:

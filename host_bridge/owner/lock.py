@@ -29,6 +29,10 @@ NETWORK_FILE_SYSTEMS = frozenset(
     "pvfs2 smb2 smb3 smbfs webdav".split()
 )
 _RETRY_SECONDS = 0.02
+_IN_PROCESS_ADVICE = (
+    "KnowledgeBridge opens the state directory itself, in your process, and cannot while another client is connected: "
+    "close those clients, use `knowledge serve --stdio`, or choose another state directory."
+)
 _NAME_SECONDS = 0.2  # a lock that is only being looked at, or an entry that is just being written, settles by then
 _KEEP_ATTEMPTS = 25
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -102,6 +106,10 @@ def take_owner_lock(
     directory = os.path.realpath(os.fspath(knowledge_dir))
     try:
         return _take(directory, socket, hand_over, wait, file_system or file_system_of)
+    except OpenElsewhere as error:
+        if socket is None and error.fields.get("socket") is not None:
+            raise OpenElsewhere(f"{error.message} {_IN_PROCESS_ADVICE}", retry=error.retry, **error.fields) from None
+        raise
     except OSError as error:
         raise StorageError(
             f"Cannot use {directory}: {error.strerror}. Choose another state directory with --state-dir.",
@@ -149,7 +157,11 @@ def _lock_is_held(directory: str, *, hand_over: bool, until: float, in_process_u
     holder = client.read_holder(directory) if client.is_held(address.lock_path(directory)) else None
     if holder is not None:  # and not what was left behind, or put there: a holder holds the file as well
         if holder.socket is None and time.monotonic() >= in_process_until:
-            raise _held(holder, "a program that runs KnowledgeBridge in its own process")
+            raise _held(
+                holder,
+                "a program that opened it with KnowledgeBridge in its own process and serves no other client; "
+                "close it there, or choose another state directory",
+            )
         answer = client.ask_to_end(holder) if hand_over else client.probe(holder)
         if answer is not None and not answer.ending:
             raise _held(holder, answer.description)

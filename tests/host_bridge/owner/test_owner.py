@@ -16,6 +16,7 @@ import pytest
 import host_bridge
 from host_bridge.owner import client
 from host_bridge.owner.client import Connection, Holder, OwnerError, reach, read_holder
+from messages.errors import OpenElsewhere
 from messages.json_types import JsonObject
 from tests.host_bridge.processes import PATIENCE, Home, kill_and_wait, wait_gone
 
@@ -140,6 +141,16 @@ def test_a_busy_detached_owner_is_kept_and_named(home: Home) -> None:
     assert str(detached) in message
     assert "open_elsewhere" in message
     assert home.call("status")["pid"] == detached
+
+
+def test_a_bridge_in_process_beside_connected_clients_is_told_what_it_may_do(home: Home) -> None:
+    from host_bridge.owner.lock import take_owner_lock
+
+    home.call("status")
+    with connected(home), pytest.raises(OpenElsewhere, match="knowledge serve --stdio") as refused:
+        take_owner_lock(home.directory)
+    assert "close those clients" in refused.value.message
+    assert refused.value.fields["pid"] == home.holder_pid()
 
 
 @pytest.mark.slow
@@ -295,6 +306,7 @@ def test_a_program_with_its_own_bridge_holds_the_directory_and_is_named(home: Ho
     for failed in (done, stop):
         error = json.loads(failed.stderr)["error"]
         assert (error["code"], error["pid"]) == ("open_elsewhere", os.getpid())
+        assert "KnowledgeBridge in its own process" in error["message"]
     assert (status["running"], status["inProcess"], status["pid"]) == (True, True, os.getpid())
 
 
