@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from typing import get_args
 
 import pytest
 
-from host_bridge.config import parse_configuration
+from actors.events import EventType
+from host_bridge.config import Configuration, parse_configuration
 from messages.audience import parse_audience
 from messages.host import METHODS, parse_params
+from messages.operator import OPERATOR_METHODS, SUBSCRIBE
 from storage.ontology import activate
 from storage.records import ParsedRecord, parse_record
 from storage.records._fields import ENVELOPE, OF_KIND
@@ -59,7 +62,10 @@ def test_the_example_requests_and_audiences_are_accepted() -> None:
         if block.where.startswith("host-protocol.md"):
             for line in block.body.splitlines():
                 given = json.loads(line)
-                if "method" in given:
+                if given.get("method") == "event":
+                    assert set(given["params"]) == {"type", "partition"}
+                    assert given["params"]["type"] in get_args(EventType)
+                elif "method" in given:
                     parse_params(given["method"], given["params"])
                     seen.add(given["method"])
                 else:
@@ -70,5 +76,20 @@ def test_the_example_requests_and_audiences_are_accepted() -> None:
 def test_the_table_of_methods_is_the_protocols() -> None:
     page = (CHECKOUT / "docs" / "host-protocol.md").read_text("utf-8")
     assert re.findall(r"^\| `([\w.$/]+)` \|", page, re.MULTILINE) == [
-        "initialize", "tools.list", "tools.call", "$/cancel", "shutdown",
+        "initialize", "tools.list", "tools.call", "$/cancel", "shutdown", SUBSCRIBE, *OPERATOR_METHODS,
     ]  # fmt: skip
+
+
+def test_the_table_of_operators_methods_names_the_scope_of_each() -> None:
+    page = (CHECKOUT / "docs" / "host-protocol.md").read_text("utf-8")
+    shown = dict(re.findall(r"^\| `(operator\.\w+)` \| `(operator\.\w+)` \|", page, re.MULTILINE))
+    assert shown == {name: scope for name, (_, scope) in OPERATOR_METHODS.items()}
+
+
+def test_every_section_of_the_configuration_is_said_to_have_an_effect_or_to_have_none() -> None:
+    page = (CHECKOUT / "docs" / "operations.md").read_text("utf-8").partition("\n## Configuration\n")[2]
+    working = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    idle = page.partition("without effect in this version:")[2].partition("and an agent's")[0]
+    waiting = re.findall(r"`(\w+)`", idle)
+    there = {info.alias or name for name, info in Configuration.model_fields.items()}
+    assert sorted([*working, *waiting]) == sorted(there)
