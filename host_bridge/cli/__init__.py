@@ -61,7 +61,7 @@ def _run(arguments: list[str]) -> int:
     if name not in _COMMANDS:
         output.complain(f"knowledge: there is no command {name!r}. Try: knowledge --help")
         return exits.USAGE
-    if "--help" in arguments[1:] and name != "demo":
+    if "--help" in arguments[1:]:
         from host_bridge.cli import help as teaching
 
         return teaching.show(name)

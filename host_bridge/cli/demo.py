@@ -8,7 +8,6 @@ else is computed. The exit status is 0 when every step kept its promise and 1 wh
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import shutil
@@ -24,33 +23,30 @@ from host_bridge.cli import exits
 from host_bridge.cli.demo_host import OWNER_LOG, DemoFailed
 from host_bridge.cli.demo_print import Teller
 from host_bridge.cli.demo_story import STEPS, Story, read_input
+from host_bridge.cli.options import STATE_DIR, parse
 from messages.json_types import JsonObject
+
+_OPTIONS = {**STATE_DIR, "--json": False, "--plain": False}
 
 
 def run(argv: Sequence[str]) -> int:
     """``knowledge demo [--state-dir DIR] [--json] [--plain]``; ends its owner and cleans up however it ends."""
-    parser = argparse.ArgumentParser(
-        prog="knowledge demo",
-        description="Do the main job on two weeks of a small project's chat, a meeting and a folder of notes.",
-    )
-    parser.add_argument("--state-dir", type=Path, metavar="DIR", help="work in DIR and keep the result (must be new)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the story")
-    parser.add_argument("--plain", action="store_true", help="no colours and no progress, as in a pipe")
-    options = parser.parse_args(argv)
+    options = parse(argv, _OPTIONS)
+    chosen = options.get("--state-dir")
+    as_json, kept = options.has("--json"), chosen is not None
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # The texts come in every script, whatever the locale says.
             stream.reconfigure(encoding="utf-8", errors="replace")
-    teller = Teller(silent=options.json, plain=options.plain)
-    kept = options.state_dir is not None
-    if kept and (options.state_dir / "knowledge").exists():
-        print(f"knowledge demo: {options.state_dir} already holds a store; name a new folder.", file=sys.stderr)
+    teller = Teller(silent=as_json, plain=options.has("--plain"))
+    if chosen is not None and (Path(chosen) / "knowledge").exists():
+        print(f"knowledge demo: {chosen} already holds a store; name a new folder.", file=sys.stderr)
         return exits.USAGE
     try:
-        state_dir = Path(options.state_dir).absolute() if kept else Path(tempfile.mkdtemp(prefix="knowledge-demo-"))
+        state_dir = Path(chosen).absolute() if chosen is not None else Path(tempfile.mkdtemp(prefix="knowledge-demo-"))
         state_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        print(f"knowledge demo: cannot work in {options.state_dir or tempfile.gettempdir()}: {error}", file=sys.stderr)
+        print(f"knowledge demo: cannot work in {chosen or tempfile.gettempdir()}: {error}", file=sys.stderr)
         return exits.USAGE
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)  # our owner must not outlive us
@@ -62,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
     finally:
         if not worth_keeping:
             shutil.rmtree(state_dir)
-    if options.json:
+    if as_json:
         document: JsonObject = {
             "ok": failure is None, "stateDir": str(state_dir) if worth_keeping else None, "steps": results
         }  # fmt: skip

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -19,6 +19,8 @@ from rich.text import Text
 T = TypeVar("T")
 
 _WIDTH: Final = 100
+"""How long a line of several facts may become; one fact is never cut."""
+_INDENT: Final = "   "
 _PATIENCE_SECONDS: Final = 1.0
 
 
@@ -30,7 +32,7 @@ class _Console(Console):
 
 
 class Teller:
-    """Prints the story, one line a fact, never wider than the terminal."""
+    """Prints the story, one line a fact: wrapped at the terminal's width, whole in a pipe."""
 
     def __init__(
         self, *, silent: bool, plain: bool, console: Console | None = None, patience: float = _PATIENCE_SECONDS
@@ -39,7 +41,7 @@ class Teller:
         self._patience = patience
         self._silent = silent
         self._moving = self._console.is_terminal and not silent
-        self._width = min(self._console.width, _WIDTH) if self._console.is_terminal else _WIDTH
+        self._width = self._console.width if self._console.is_terminal else None
 
     def title(self, text: str) -> None:
         self._line(text, "bold")
@@ -50,24 +52,27 @@ class Teller:
     def say(self, *parts: str) -> None:
         """Parts stay on one line while they fit, else each gets its own."""
         whole = " ".join(parts)
-        for line in (whole,) if cell_len(whole) + 3 <= self._width else parts:
-            self._line(f"   {line}", "")
+        fits = cell_len(whole) + len(_INDENT) <= min(self._width or _WIDTH, _WIDTH)
+        for line in (whole,) if fits else parts:
+            self._line(f"{_INDENT}{line}", "")
 
     def done(self, seconds: float) -> None:
         self._line(f"Done in {seconds:.1f} s.", "bold green")
 
     def connect(self, state_dir: Path | None) -> None:
-        """How to go on with a real client; ``None``: the demo's folder is gone."""
+        """How to go on with a real client; ``None``: the demo's folder is gone, and what is named works without it."""
         command, *first = _command()
         option = ["--state-dir", str(state_dir)] if state_dir else []
         server = {"command": command, "args": [*first, "mcp", *option]}
-        shell = shlex.join([command, *first, "call", "grep", '{"query": "demo day"}', *option])
+        ask = ["call", "grep", '{"query": "demo day"}'] if state_dir else ["call", "status"]
         self._line("Connect a real client", "bold cyan")
         self._whole(f"   MCP:    {json.dumps({'mcpServers': {'knowledge': server}})}")
-        self._whole(f"   shell:  {shell}")
+        self._whole(f"   shell:  {shlex.join([command, *first, *ask, *option])}")
         self._whole(f"   stdio:  {shlex.join([command, *first, 'serve', '--stdio', *option])}   # JSON-RPC")
         if state_dir is None:
-            self._line("   The demo's folder is gone again; keep it with: knowledge demo --state-dir DIR", "dim")
+            again = shlex.join([command, *first, "demo", "--state-dir"])
+            self._whole("   They use your own state directory; the demo's folder is gone. To keep one:", "dim")
+            self._whole(f"           {again} DIR", "dim")
 
     def each(self, text: str, things: Sequence[T]) -> Iterator[T]:
         """The things, with a bar once this has taken longer than a second."""
@@ -109,14 +114,30 @@ class Teller:
 
     def _line(self, text: str, style: str) -> None:
         flat = text.replace("\n", " ")
-        if cell_len(flat) > self._width:
-            flat = set_cell_size(flat, self._width - 1) + "…"
-        self._whole(flat, style)
+        for line in (flat,) if self._width is None else wrapped(flat, self._width):
+            self._whole(line, style)
 
     def _whole(self, text: str, style: str = "") -> None:
         """Something to copy: cut nowhere, wrapped by the terminal itself."""
         if not self._silent:
             self._console.print(Text(text, style=style), soft_wrap=True, highlight=False)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most ``width`` cells, later ones below the first one's words; a longer word is broken."""
+    indent = text[: len(text) - len(text.lstrip())]
+    room = max(width - cell_len(indent), 2)  # the widest character takes two
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and cell_len(lines[-1]) + 1 + cell_len(word) > room:
+            lines.append("")
+        elif lines[-1]:
+            lines[-1] += " "
+        for character in word if cell_len(word) > room else (word,):
+            if cell_len(lines[-1]) + cell_len(character) > room:
+                lines.append("")
+            lines[-1] += character
+    return [indent + line.rstrip() for line in lines]
 
 
 def _command() -> list[str]:

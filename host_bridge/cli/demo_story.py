@@ -138,12 +138,13 @@ def remember(story: Story) -> JsonObject:
                 if "subject" in item:
                     unlinked.append(f"“{item['subject']}” is {subject.get('state')}")
     claims = sum(states.values())
+    saved = claims - states["duplicate"]
+    expect(claims_of(host) == saved, f"{claims_of(host)} claims are there instead of {saved}")
+    repeats = "1 was a repeat" if states["duplicate"] == 1 else f"{states['duplicate']} were repeats"
     teller.say(
-        f"{claims} claims with the lines that support them: {states['linked']} filed as told, "
-        f"{states['inferred']} by inference,"
-    )
-    teller.say(
-        f"{states['unlinked']} left unfiled rather than guessed ({', '.join(unlinked)}), {states['duplicate']} repeat"
+        f"{claims} statements: {saved} saved with their source ({states['linked']} filed as told, "
+        f"{states['inferred']} by inference,",
+        f"{states['unlinked']} left open: {', '.join(unlinked)}), {repeats}",
     )
     return {"claims": claims, **states, "notGuessed": list(unlinked)}
 
@@ -249,7 +250,8 @@ def crash(story: Story) -> JsonObject:
     host = story.connected()
     found = claims_of(host)
     expect(found in (claims, claims + _BATCH), f"{found} claims came back: neither {claims} nor {claims + _BATCH}")
-    outcome = "the write was accepted, all of it is there" if found > claims else "of the write there is nothing"
+    accepted = found > claims
+    outcome = "the write was accepted, all of it is there" if accepted else "nothing of the half-done write is left"
     teller.say(f"a new owner, after {began:.0f} ms: {found} claims; {outcome}")
     receipt, took = timed(partial(host.call, "knowledge_remember", request))
     expect(receipt.get("state", "published") == "published", f"the repeated request answered {receipt.get('state')}")
@@ -264,7 +266,7 @@ def crash(story: Story) -> JsonObject:
         "exitStatus": status,
         "midWrite": caught is not None,
         "stagedWhenKilled": caught or 0,
-        "accepted": found > claims,
+        "accepted": accepted,
         "recoveredMilliseconds": round(began, 1),
         "claimsBefore": claims,
         "claimsAfter": now,

@@ -69,7 +69,19 @@ Examples:
   knowledge call lookup '{{"query": "Lighthouse"}}'
   echo '{{"query": "budget"}}' | knowledge call grep -
 """,
-    "demo": "",
+    "demo": f"""\
+knowledge demo - do the main job on two weeks of a small project's chat, a meeting and a folder of notes
+
+It starts an owner of its own in a folder that goes away again, fills a memory, searches it, edits a page behind its
+back, kills the owner in the middle of a write and shows what came back. It needs no model and no network.
+
+  --json                         print one JSON object instead of the story
+  --plain                        no colours and no progress, as in a pipe
+{_STATE}, which must be new; the result stays there
+
+Example:
+  knowledge demo --state-dir ./demo
+""",
     "maintenance": f"""\
 knowledge maintenance run [--agent A]     look after every store now, or after the store of one agent
 knowledge maintenance status              the schedule, the next and the last run, and each store's last result
@@ -170,11 +182,6 @@ def show(command: str | None) -> int:
     if command is None:
         output.emit(OVERVIEW.rstrip())
         return exits.OK
-    if command == "demo":
-        import importlib
-
-        status: int = importlib.import_module("host_bridge.cli.demo").run(["--help"])
-        return status
     if command not in COMMANDS:
         output.complain(f"knowledge: there is no command {command!r}. Try: knowledge --help")
         return exits.USAGE

@@ -34,10 +34,15 @@ def as_json(value: JsonValue, *, compact: bool) -> str:
 
 
 def failure(error: OwnerError, *, compact: bool) -> int:
-    """Say on stderr what failed, stdout staying empty, and return the exit status for it."""
+    """Say on stderr what failed, stdout staying empty, and return the exit status for it.
+
+    People get the sentence, its code and the field; every fact is for programs.
+    """
     if compact:
         complain(as_json({"error": error.to_json()}, compact=True))
     else:
-        facts = "".join(f"\n  {name}: {as_json(value, compact=True)}" for name, value in error.fields.items())
-        complain(f"knowledge: {error.message}\n  code: {error.code}\n  retry: {error.retry}{facts}")
+        field = error.fields.get("field")
+        where = f"\n  field: {field}" if isinstance(field, str) and field else ""
+        again = "" if error.retry == "never" else f"\n  retry: {error.retry}"
+        complain(f"knowledge: {error.message}\n  code: {error.code}{where}{again}")
     return exits.status_of(error)

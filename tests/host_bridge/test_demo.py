@@ -93,6 +93,11 @@ def test_the_demo_tells_its_story_in_two_screens_and_leaves_nothing(tmp_path: Pa
     assert "\x1b" not in ran.stdout, "plain in a pipe"
     assert "exit status of the owner: -9" in ran.stdout
     assert "mcpServers" in ran.stdout
+    told = "33 statements: 32 saved with their source (21 filed as told, 6 by inference,"
+    assert told in ran.stdout
+    assert "5 left open: “Sven” is missing, “Alex” is ambiguous), 1 was a repeat" in ran.stdout
+    assert "…version: ask again" in ran.stdout, "nothing is cut but the excerpt of the search itself"
+    assert "nothing of the half-done write is left" in ran.stdout or "all of it is there" in ran.stdout
     assert list(tmp_path.glob("knowledge-demo-*")) == []
 
 

@@ -23,12 +23,29 @@ def written(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_a_line_is_never_wider_than_the_terminal() -> None:
+@pytest.mark.parametrize("text", ["ダッシュボードに赤と緑は使わない。" * 5, "many short words " * 20, "w" * 100])
+def test_a_line_is_wrapped_at_the_terminals_width_and_nothing_of_it_is_lost(text: str) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=40, no_color=True, color_system=None)
-    Teller(silent=False, plain=False, console=console).say("ダッシュボードに赤と緑は使わない。" * 5)
-    (line,) = written(console).splitlines()
-    assert cell_len(line) <= 40
-    assert line.endswith("…")
+    Teller(silent=False, plain=False, console=console).say(text)
+    lines = written(console).splitlines()
+    assert len(lines) > 1
+    assert all(cell_len(line) <= 40 and line.startswith("   ") for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_a_line_is_whole_in_a_pipe() -> None:
+    console = Console(file=io.StringIO(), force_terminal=False, width=40)
+    Teller(silent=False, plain=False, console=console).say("many short words " * 20)
+    assert len(written(console).splitlines()) == 1
+
+
+def test_what_is_named_at_the_end_works_when_the_demos_folder_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    Teller(silent=False, plain=True).connect(None)
+    gone = capsys.readouterr().out
+    assert "demo day" not in gone
+    assert "call status" in gone
+    Teller(silent=False, plain=True).connect(Path("/kept"))
+    assert "demo day" in capsys.readouterr().out
 
 
 def test_parts_share_a_line_while_they_fit() -> None:
