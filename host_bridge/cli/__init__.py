@@ -64,6 +64,8 @@ def _run(arguments: list[str]) -> int:
     if "--help" in arguments[1:]:
         from host_bridge.cli import help as teaching
 
+        if name == "call" and not arguments[1].startswith("-"):
+            return teaching.show_tool(arguments[1])
         return teaching.show(name)
     scattered = _scattered()
     if scattered is not None:

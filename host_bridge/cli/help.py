@@ -1,4 +1,4 @@
-"""What ``knowledge --help`` and ``knowledge help COMMAND`` teach. Texts only; examples are run by a test."""
+"""What ``knowledge --help`` and ``knowledge help COMMAND`` teach. Texts; their examples are run by a test."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
   knowledge help COMMAND             options, examples and exit statuses of one command
+  knowledge help TOOL                arguments of one tool, with an example; `knowledge help call` lists them
   knowledge --version
 
 One process owns a state directory; every other command talks to it, and starts one in the background when there
@@ -118,7 +119,8 @@ Example (most clients):
     "serve": f"""\
 knowledge serve - own the state directory in the foreground, until Ctrl-C, SIGTERM or `knowledge stop`
 
-It takes over from an idle background owner; from a busy one it does not, and says who it is.
+It takes over from an idle background owner; from a busy one it does not, and says who it is. Its log is
+knowledge/owner.log in the state directory. Ended by Ctrl-C, SIGTERM or `knowledge stop`, its exit status is 0.
 
   --stdio                        also speak the host protocol (knowledge-host/1) on stdin and stdout: one JSON-RPC
                                  object a line. Ends when stdin does. When another owner is busy, it serves this host.
@@ -178,15 +180,33 @@ Example:
 
 
 def show(command: str | None) -> int:
-    """Print the overview or one command's page."""
+    """Print the overview, one command's page or one tool's."""
     if command is None:
         output.emit(OVERVIEW.rstrip())
         return exits.OK
-    if command not in COMMANDS:
-        output.complain(f"knowledge: there is no command {command!r}. Try: knowledge --help")
+    if command in COMMANDS:
+        tools = f"\nTools (knowledge help TOOL has the arguments of one):\n{_tools()}\n" if command == "call" else ""
+        output.emit(f"{COMMANDS[command]}{tools}\nExit status:\n{_statuses()}")
+        return exits.OK
+    return show_tool(command)
+
+
+def show_tool(word: str) -> int:
+    """Print the page of the tool that the word names."""
+    from host_bridge.cli import tool_help  # the catalogue is more than a thin client may load
+
+    name = tool_help.full_name(word)
+    if name is None:
+        output.complain(f"knowledge: there is no command and no tool {word!r}. Try: knowledge --help")
         return exits.USAGE
-    output.emit(COMMANDS[command] + "\nExit status:\n" + _statuses())
+    output.emit(tool_help.page(name))
     return exits.OK
+
+
+def _tools() -> str:
+    from host_bridge.cli import tool_help
+
+    return tool_help.tools()
 
 
 def _statuses() -> str:

@@ -1,0 +1,130 @@
+"""What ``knowledge help TOOL`` teaches: a tool's description, its arguments and one example, from the catalogue itself.
+
+Loaded for help alone: the request models are more than a thin client may load. Examples are parsed by a test.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import textwrap
+from types import MappingProxyType
+from typing import Final
+
+from messages.json_types import JsonObject, JsonValue
+from messages.schemas import input_schema
+from messages.tools import CATALOGUE
+
+_WIDTH: Final = 110
+_UUID: Final = "6f6e3f0e-52a5-4c33-8e7f-0d2f7c0f9a11"
+_ID: Final = "0b8f5f43-59a7-4a6f-8a37-3c6c7c1d2e90"
+_HASH: Final = "e6bd18a942230119"
+
+EXAMPLES: Final = MappingProxyType[str, JsonObject](
+    {
+        "knowledge_edit_body": {
+            "requestId": _UUID, "expectedVaultId": "3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d",
+            "expectedOntologyFingerprint": _HASH * 4, "id": _ID, "expectedRevision": 1, "expectedHash": _HASH,
+            "start": 14, "end": 17, "replacement": "June", "reason": "Ana moved the date.",
+        },
+        "knowledge_grep": {"query": "budget", "limit": 5},
+        "knowledge_history": {"id": _ID},
+        "knowledge_lookup": {"query": "Lighthouse"},
+        "knowledge_mutation": {"requestId": _UUID},
+        "knowledge_ontology": {},
+        "knowledge_record": {"id": _ID, "includeEvidence": True},
+        "knowledge_records": {"kind": "claim", "limit": 10},
+        "knowledge_remember": {
+            "requestId": _UUID, "attribution": "Ana, stand-up", "excerpt": "Ana: we ship on Friday.",
+            "items": [{"text": "The team ships on Friday.", "kind": "commitment"}],
+        },
+        "knowledge_resume": {"requestId": _UUID},
+        "knowledge_revision": {"id": _ID, "sequence": 12},
+        "knowledge_save_page": {"requestId": _UUID, "title": "Lighthouse", "type": "project", "body": "What it is."},
+        "knowledge_status": {},
+    }
+)  # fmt: skip
+
+
+def full_name(word: str) -> str | None:
+    """The tool that the word names, with or without ``knowledge_``; None when there is none."""
+    name = word if word.startswith("knowledge_") else f"knowledge_{word}"
+    return name if name in CATALOGUE else None
+
+
+def tools() -> str:
+    """Every tool on a line, with the first sentence of its description."""
+    rows = []
+    for name, spec in CATALOGUE.items():
+        first = spec.description.split(". ")[0].rstrip(".")
+        short = textwrap.shorten(first, _WIDTH - 15, placeholder=" ...")
+        rows.append(f"  {name.removeprefix('knowledge_'):<12} {short}")
+    return "\n".join(rows)
+
+
+def page(name: str) -> str:
+    """The page of a tool of the catalogue."""
+    spec = CATALOGUE[name]
+    short = name.removeprefix("knowledge_")
+    arguments = _arguments(input_schema(spec.request), "  ")
+    example = EXAMPLES[name]
+    given = f" {shlex.quote(json.dumps(example))}" if example else ""
+    return "\n".join(
+        [
+            f"knowledge call {short} '{{...}}' - the tool {name}",
+            "",
+            *textwrap.wrap(spec.description, _WIDTH),
+            "",
+            *(["Arguments:", *arguments] if arguments else ["It takes no arguments."]),
+            "",
+            "Example:",
+            f"  knowledge call {short}{given}",
+        ]
+    )
+
+
+def _arguments(schema: JsonObject, indent: str) -> list[str]:
+    properties, required = schema["properties"], schema["required"]
+    assert isinstance(properties, dict)
+    assert isinstance(required, list)
+    lines: list[str] = []
+    for name, node in properties.items():
+        assert isinstance(node, dict)
+        need = "required" if name in required else "optional"
+        lines.append(f"{indent}{name}  {', '.join([_kind(node), *_limits(node), need])}")
+        described = node.get("description")
+        if isinstance(described, str):
+            lines += textwrap.wrap(
+                described, _WIDTH, initial_indent=indent + "    ", subsequent_indent=indent + "    "
+            )
+        inner = node.get("items") if node["type"] == "array" else node
+        if isinstance(inner, dict) and inner.get("properties"):
+            lines += _arguments(inner, indent + "    ")
+    return lines
+
+
+def _kind(node: JsonObject) -> str:
+    inner = node.get("items")
+    return f"array of {inner['type']}s" if isinstance(inner, dict) else str(node["type"])
+
+
+def _limits(node: JsonObject) -> list[str]:
+    limits = []
+    words: JsonValue = node.get("enum")
+    if words is None and isinstance(inner := node.get("items"), dict):
+        words = inner.get("enum")
+    if isinstance(words, list):
+        limits.append("one of " + " ".join(str(word) for word in words))
+    for least, most, unit in (
+        ("minimum", "maximum", ""),
+        ("minLength", "maxLength", " characters"),
+        ("minItems", "maxItems", " items"),
+    ):
+        low, high = node.get(least), node.get(most)
+        if low is not None and high is not None:
+            limits.append(f"{low} to {high}{unit}")
+        elif high is not None:
+            limits.append(f"at most {high}{unit}")
+        elif low is not None:
+            limits.append(f"at least {low}{unit}")
+    return limits
