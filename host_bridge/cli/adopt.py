@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         receipt = ask(state_dir(options), "operator.adopt", params, deadline_ms=_DEADLINE_MS)
     except OwnerError as error:
-        return output.failure(error, compact=compact)
+        return output.failure(_as_typed(error, options.words), compact=compact)
     output.emit(output.as_json(receipt, compact=True) if compact else _in_words(receipt))
     return exits.OK if receipt.get("state") in ("published", "pending") else exits.REFUSED
 
@@ -43,6 +43,19 @@ def _path(word: str) -> str:
     """A file that is there from here is meant by its whole path; any other word is a path below the partition."""
     whole = os.path.abspath(word)
     return whole if os.path.isabs(word) or os.path.lexists(whole) else word
+
+
+def _as_typed(error: OwnerError, words: Sequence[str]) -> OwnerError:
+    """The failure with the word that was typed in the place of ``paths[2]``, and where that was looked for."""
+    field = error.fields.get("field")
+    for index, word in enumerate(words):
+        if field == f"paths[{index}]":
+            path = _path(word)
+            below = f"below the agent's private folder, as there is no {os.path.abspath(word)}"
+            where = f"at {path}" if os.path.isabs(path) else below
+            message = error.message.replace(f"paths[{index}]", word, 1)
+            return OwnerError(error.code, f"{message} It was looked for {where}.", error.retry, {**error.fields})
+    return error
 
 
 def _in_words(receipt: JsonObject) -> str:

@@ -106,6 +106,14 @@ def test_a_plain_file_is_found_by_status_and_adopted_by_the_path_that_status_sho
     again = real.run("adopt", "people/ada.md", "--json")
     assert again.returncode == exits.REFUSED
     assert json.loads(again.stderr)["error"]["reason"] == "already_a_record"
+    missing = real.run("adopt", "people/ada.md", "people/bob.md")
+    assert "people/ada.md has an envelope already" in missing.stderr.decode()
+    missing = real.run("adopt", "people/bob.md").stderr.decode()
+    assert "people/bob.md does not exist" in missing
+    assert "below the agent's private folder, as there is no /people/bob.md" in missing
+    outside = real.base / "outside.md"
+    outside.write_text("text\n")
+    assert f"looked for at {outside}" in real.run("adopt", str(outside)).stderr.decode()
     assert json.loads(real.run("status", "--json").stdout)["store"]["diagnostics"]["total"] == 0
 
 
