@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
     from messages.errors import KnowledgeError
 
-# --detached and --report are how a thin client starts an owner (host_bridge.owner.spawn); people have no use for them.
-_OPTIONS = {**STATE_DIR, "--stdio": False, "--detached": False, "--report": True}
+_OPTIONS = {**STATE_DIR, "--stdio": False}
+# How a thin client starts an owner (host_bridge.owner.spawn); people have no use for them and no message names them.
+_INTERNAL = {"--detached": False, "--report": True}
 
 
 def run(arguments: Sequence[str]) -> int:
-    options = parse(arguments, _OPTIONS)
+    options = parse(arguments, {**_OPTIONS, **_INTERNAL} if "--detached" in arguments else _OPTIONS)
     place = state_dir(options)
     from host_bridge.owner import process
     from messages.errors import KnowledgeError, OpenElsewhere

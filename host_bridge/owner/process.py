@@ -18,6 +18,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import host_bridge
 from host_bridge.owner import address, endpoint
@@ -124,7 +125,8 @@ def _own(
     from host_bridge.owner import server as serving
     from host_bridge.owner.session import EOF_DRAIN_SECONDS
 
-    logs.configure(level=logging.WARNING if stdio else logging.INFO)
+    log = None if detached or stdio else _open_log(lock.directory)  # a terminal gets sentences, the file the rest
+    logs.configure(log, level=logging.WARNING if stdio else logging.INFO)
     try:
         bridge = _open_bridge(state_dir, lock)
     except KnowledgeError as error:
@@ -134,6 +136,7 @@ def _own(
         listener.close()
         os.unlink(lock.socket)
         raise
+    written = (1, 2) if log is None else (log.fileno(),)
     server = serving.OwnerServer(
         listener,
         lock.socket,
@@ -143,7 +146,7 @@ def _own(
         idle_seconds=bridge.configuration.runtime.owner_idle.total_seconds(),
         parent=os.getppid() if stdio else None,
         still_owner=lock.keep,
-        housekeeping=(lambda: logs.keep_small(address.log_path(lock.directory))) if detached else (lambda: None),
+        housekeeping=(lambda: None) if stdio else (lambda: logs.keep_small(address.log_path(lock.directory), written)),
     )
     serving.stop_on_signals(server)
     _log.info("owner up", extra={"pid": os.getpid(), "version": host_bridge.__version__, "detached": detached})
@@ -171,11 +174,23 @@ def _own(
         host.finish()
     signal.set_wakeup_fd(-1)
     server.close()
+    if not detached and not stdio:
+        sys.stderr.write(f"knowledge has stopped ({reason}).\n")
+        sys.stderr.flush()
     if stuck:
         # A thread that sits in a system call would keep the process, and with it the lock, for ever.
         sys.stderr.flush()
         os._exit(1)
     return 1 if reason == "defect" else 0
+
+
+def _open_log(directory: str) -> TextIO | None:
+    """The owner's log; None, which leaves stderr to it, where there can be none."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.fdopen(os.open(address.log_path(directory), flags, 0o600), "a", buffering=1, encoding="utf-8")
+    except OSError:
+        return None
 
 
 def _outlive_predecessor(path: str) -> None:

@@ -180,6 +180,14 @@ def test_an_unknown_option_is_answered_with_the_one_that_was_meant() -> None:
         parse(["--stat-dir", "x"], {"--state-dir": True})
 
 
+def test_no_message_names_an_option_that_people_have_no_use_for(warm: Home) -> None:
+    for word in ("--port", "--report", "--detach"):
+        said = warm.run("serve", word).stderr.decode().replace(f"there is no option {word} here", "")
+        assert "--stdio" in said or "Try" in said
+        assert "--detached" not in said
+        assert "--report" not in said
+
+
 def test_words_after_two_dashes_are_never_options() -> None:
     options = parse(["--json", "--", "--state-dir"], {"--json": False, "--state-dir": True}, words=1)
     assert (options.has("--json"), options.words) == (True, ["--state-dir"])

@@ -123,6 +123,17 @@ def test_a_foreground_owner_takes_over_from_an_idle_detached_one(home: Home) -> 
     assert home.call("status")["pid"] == foreground.pid != detached
 
 
+def test_a_foreground_owner_logs_to_the_file_and_says_in_one_line_that_it_stopped(home: Home) -> None:
+    foreground = home.foreground()
+    foreground.send_signal(signal.SIGINT)
+    _, said = foreground.communicate(timeout=PATIENCE)
+    assert said == b"knowledge has stopped (SIGINT).\n"
+    assert foreground.returncode == 0
+    logged = Path(home.directory, "owner.log").read_text("utf-8")
+    assert "owner up" in logged
+    assert "owner ends" in logged
+
+
 @pytest.mark.slow
 def test_a_foreground_owner_never_ends_by_idleness(home: Home) -> None:
     set_idle(home, "1s")
