@@ -90,6 +90,8 @@ class OutsideEdits:
         self._refused: list[tuple[str, Stamp | None, Finding]] = []
         self.unfinished: set[str] = set()
         """Records that a program is in the middle of saving in place: to be looked at again with the next query."""
+        self.vanished: dict[str, Stamp | None] = {}
+        """Files that were gone when they came to be read."""
 
     def guard_deletions(self, seen: Mapping[str, Stamp | None], losses: RecentLosses) -> None:
         """Refuse to record the loss of more than 20 records and more than half of the partition.
@@ -157,7 +159,10 @@ class OutsideEdits:
         try:
             data, read_stamp = self._read(path)
         except FileNotFoundError:
-            return () if known is None else self._removal(path, known)
+            # Gone since it was looked at: it has to pass the guard like every other loss.
+            if known is not None:
+                self.vanished[path] = None
+            return ()
         except PermissionError:
             # Without a stamp: a right can be given in ways that leave no trace in the file's own times.
             return self._refusal(path, known, None, "unreadable")

@@ -411,6 +411,10 @@ class PartitionSession:
             edits.guard_deletions(seen, self._losses)
         self.touched += bool(seen)
         yield from edits.record(seen, looked_at=looked_at, check=check)
+        if edits.vanished:
+            if not self._accept_deletions:
+                edits.guard_deletions(edits.vanished, self._losses)
+            yield from edits.record(dict(edits.vanished), looked_at=looked_at, check=check)
         self._unfinished = frozenset(edits.unfinished)
         self._accept_deletions = False
 

@@ -301,6 +301,7 @@ def test_a_loss_that_was_refused_is_recorded_once_a_person_says_so(
     bridge: KnowledgeBridge, layout: StoreLayout
 ) -> None:
     with_claims(bridge, 30)
+    assert bridge.call("knowledge_grep", {"query": "bell"}, MAIN)["total"] == 30  # and every event so far is drained
     os.rename(layout.vault / "private" / "claims", layout.root / "aside")
     with pytest.raises(DeletionsRefused):
         bridge.call("knowledge_grep", {"query": "bell"}, MAIN)

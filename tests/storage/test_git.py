@@ -627,7 +627,9 @@ def test_a_persons_git_at_work_and_ours_do_not_disturb_each_other(begun: Path) -
     thread.start()
     done: list[str] = []
     try:
-        for number in range(2, 12):
+        for number in range(2, 102):
+            if len(done) == 10:
+                break
             outcome = commit(begun, [checkpoint(number)], whole_history=False, look_back=False)
             if isinstance(outcome, Committed):
                 done += outcome.commits.values()
