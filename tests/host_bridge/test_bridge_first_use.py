@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from messages.tools import parse_arguments
 from tests.kit.store import MAIN, open_bridge, remembering, request_id
 
 
@@ -17,7 +16,6 @@ def test_the_first_search_of_a_store_waits_for_its_indexer_instead_of_failing(tm
 def test_the_first_read_with_evidence_waits_for_the_verifier(tmp_path: Path) -> None:
     with open_bridge(tmp_path) as bridge:
         given = {"requestId": request_id(1), **remembering("Frost comes in May.")}
-        assert parse_arguments("knowledge_remember", given)
         items = bridge.call("knowledge_remember", given, MAIN)["items"]
         assert isinstance(items, list)
         assert isinstance(items[0], dict)

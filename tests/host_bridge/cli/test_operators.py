@@ -108,9 +108,9 @@ def test_a_plain_file_is_found_by_status_and_adopted_by_the_path_that_status_sho
     assert json.loads(again.stderr)["error"]["reason"] == "already_a_record"
     missing = real.run("adopt", "people/ada.md", "people/bob.md")
     assert "people/ada.md has an envelope already" in missing.stderr.decode()
-    missing = real.run("adopt", "people/bob.md").stderr.decode()
-    assert "people/bob.md does not exist" in missing
-    assert "below the agent's private folder, as there is no /people/bob.md" in missing
+    nowhere = real.run("adopt", "people/bob.md").stderr.decode()
+    assert "people/bob.md does not exist" in nowhere
+    assert "below the agent's private folder, as there is no /people/bob.md" in nowhere
     outside = real.base / "outside.md"
     outside.write_text("text\n")
     assert f"looked for at {outside}" in real.run("adopt", str(outside)).stderr.decode()
