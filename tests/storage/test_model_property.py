@@ -769,7 +769,7 @@ def test_the_store_equals_its_files_under_any_interleaving(made: StoreLayout, tm
     assert outcomes["published"] > 5
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(101, 105))
 def test_the_store_equals_its_files_under_long_interleavings(made: StoreLayout, tmp_path: Path, seed: int) -> None:

@@ -112,7 +112,7 @@ def test_a_run_writes_its_table_and_its_data(tmp_path: Path, capsys: pytest.Capt
     assert sorted(os.listdir(tmp_path)) == ["notes-1-7-30", "run.json", "run.md"], "no store is left behind"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_every_row_runs(tmp_path: Path) -> None:
     assert (

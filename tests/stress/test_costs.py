@@ -161,7 +161,7 @@ def test_an_operation_costs_as_much_with_ten_times_the_records(stores: tuple[War
     assert_costs_the_same(stores, name)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [*READS, *WRITES])
 def test_an_operation_costs_as_much_at_ten_thousand_records_as_at_a_thousand(

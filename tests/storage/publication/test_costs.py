@@ -126,7 +126,7 @@ def effects(world: World, action: Callable[[], object]) -> Counter[str]:
     return names
 
 
-@pytest.mark.parametrize("few_many", [(20, 200), pytest.param((1_000, 10_000), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("few_many", [(20, 200), pytest.param((1_000, 10_000), marks=pytest.mark.exhaustive)])
 def test_a_publication_costs_the_same_however_large_the_store_is(
     new_store: NewStore, few_many: tuple[int, int]
 ) -> None:

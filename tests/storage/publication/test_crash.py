@@ -85,7 +85,7 @@ def test_a_recovery_killed_at_a_sample_of_fault_points_can_be_repeated(new_store
         assert killed_and_audited(new_store(), hit, recovery_hit=chosen.randrange(1, 120))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(8))
 def test_a_process_killed_at_every_fault_point_that_changes_something_loses_nothing(
@@ -97,7 +97,7 @@ def test_a_process_killed_at_every_fault_point_that_changes_something_loses_noth
         assert killed_and_audited(new_store(), hit, recovery_hit=recovery), names[hit - 1]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 def test_a_process_killed_at_a_point_that_changes_nothing_loses_nothing(new_store: NewStore) -> None:
     names = hits_of(new_store, run)
@@ -112,7 +112,7 @@ def interesting(names: list[str]) -> Iterator[int]:
         yield from found[:: max(1, len(found) // 3)]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(8))
 def test_a_recovery_killed_at_every_fault_point_can_be_repeated(new_store: NewStore, part: int) -> None:
@@ -170,7 +170,7 @@ def test_a_creation_killed_at_a_sample_of_fault_points_goes_on_the_next_time(fas
         assert creation_goes_on(fast_path / "case", hit)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 def test_a_creation_killed_at_every_fault_point_goes_on_the_next_time(fast_path: Path) -> None:
     hit = 1

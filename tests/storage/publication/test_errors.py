@@ -105,7 +105,7 @@ def test_an_error_at_a_sample_of_points_leaves_a_store_that_goes_on(new_store: N
         one_error(new_store(), raise_from(hit, rng.choice(ERRORS)), reopen=rng.random() < 0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("code", ERRORS)
 @pytest.mark.parametrize("lasting", [False, True])

@@ -178,7 +178,7 @@ def test_no_text_is_lost_where_the_file_system_cannot_exchange(new_store: NewSto
     process_run(new_store(), seed, Capabilities(exchange=False, noreplace=seed % 2 == 0))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(8))
 def test_no_text_is_lost_in_many_runs_of_people_editing_and_processes_dying(new_store: NewStore, part: int) -> None:
@@ -186,7 +186,7 @@ def test_no_text_is_lost_in_many_runs_of_people_editing_and_processes_dying(new_
         process_run(new_store(), seed)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 def test_no_text_is_lost_in_many_runs_without_exchange(new_store: NewStore) -> None:
     for seed in range(5000, 5200):
@@ -218,7 +218,7 @@ def test_no_text_is_lost_when_the_power_goes_in_a_random_run(new_store: NewStore
     assert power_run(new_store(), seed) == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(6))
 def test_no_text_is_lost_in_many_random_runs_when_the_power_goes(new_store: NewStore, part: int) -> None:

@@ -119,7 +119,7 @@ def test_a_power_cut_at_a_sample_of_fault_points_loses_nothing_that_was_acknowle
     assert explorer.audited > 15
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_power_cut_at_every_fault_point_loses_nothing_that_was_acknowledged(new_store: NewStore, seed: int) -> None:
@@ -185,7 +185,7 @@ def explored(new_store: NewStore, top: Path, body: str, skipped: frozenset[str])
     return Explorer(folder, seed=1, skipped=skipped).explore(BODIES[body], after_answers)
 
 
-@pytest.mark.parametrize("body", ["create", "short", pytest.param("long", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("body", ["create", "short", pytest.param("long", marks=pytest.mark.exhaustive)])
 def test_a_power_cut_right_after_an_answer_takes_nothing_back(new_store: NewStore, fast_path: Path, body: str) -> None:
     assert explored(new_store, fast_path / "stores", body, frozenset()) == []
 
