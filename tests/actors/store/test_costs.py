@@ -33,7 +33,9 @@ def filled(folder: Path, records: int) -> StoreLayout:
     return layout
 
 
-@pytest.fixture(scope="module", params=[QUICK, pytest.param(FULL, marks=pytest.mark.exhaustive)], ids=["30-300", "300-3000"])
+@pytest.fixture(
+    scope="module", params=[QUICK, pytest.param(FULL, marks=pytest.mark.exhaustive)], ids=["30-300", "300-3000"]
+)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Desk]]:
     desks = [Desk(filled(tmp_path_factory.mktemp("filled") / "store", size)) for size in request.param]
     try:
