@@ -8,7 +8,7 @@ from typing import Final
 
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import OwnerPrivate
-from stress.workload import Answer, call
+from stress.workload import Answer, settled
 
 SUCCESS_SHARE: Final = 0.90
 THROUGHPUT_SHARE: Final = 0.50
@@ -61,13 +61,13 @@ def acknowledged_writes_stay(knowledge: KnowledgeBridge, answers: Iterable[Answe
         if answer.code != "ok" or answer.result is None or "requestId" not in answer.arguments:
             continue
         checked += 1
-        again = call(knowledge, answer.tool, answer.arguments, audience)
+        again = settled(knowledge, answer.tool, answer.arguments, audience)
         shown = {key: value for key, value in (again.result or {}).items() if key != "git"}
         if shown != {key: value for key, value in answer.result.items() if key != "git"}:
             wrong += 1
             continue
         for record_id in _ids(answer):
-            read = call(knowledge, "knowledge_record", {"id": record_id}, audience)
+            read = settled(knowledge, "knowledge_record", {"id": record_id}, audience)
             if read.result is None or read.result.get("record") is None:
                 wrong += 1
     return Verdict("no acknowledged write is missing or changed", wrong == 0, f"{checked} receipts, {wrong} wrong")
@@ -81,8 +81,8 @@ def uncertain_writes_settle(knowledge: KnowledgeBridge, answers: Iterable[Answer
         if answer.code == "ok" or "requestId" not in answer.arguments or answer.retry == "never":
             continue
         checked += 1
-        first = call(knowledge, answer.tool, answer.arguments, audience)
-        second = call(knowledge, answer.tool, answer.arguments, audience)
+        first = settled(knowledge, answer.tool, answer.arguments, audience)
+        second = settled(knowledge, answer.tool, answer.arguments, audience)
         if first.code == "poison" and second.code == "poison":
             continue
         if first.code != "ok" or first.result != second.result:

@@ -21,6 +21,8 @@ from messages.errors import KnowledgeError
 from messages.json_types import JsonObject
 
 DEADLINE_SECONDS: Final = 10.0
+LONGEST_PAUSE_SECONDS: Final = 10.0
+SETTLE_ATTEMPTS: Final = 8
 GRACE_SECONDS: Final = 0.25
 _TOPICS: Final = ("tomatoes", "irrigation", "the shed", "compost", "bees", "frost", "seedlings", "the fence")
 
@@ -142,7 +144,7 @@ def call(knowledge: KnowledgeBridge, tool: str, arguments: JsonObject, audience:
     pending.add_done_callback(on_answer)
     in_time = answered.wait(DEADLINE_SECONDS * 2)
     results: list[JsonObject] = []
-    code, retry = "ok", "never"
+    code, retry, pause = "ok", "never", 0.0
     if not in_time:
         code = "no_answer"
     else:
@@ -150,7 +152,9 @@ def call(knowledge: KnowledgeBridge, tool: str, arguments: JsonObject, audience:
             pending.deliver(results.append)
         except KnowledgeError as error:
             code, retry = error.code, error.retry
-    return Answer(
+            wait = error.fields.get("retryAfterMs")
+            pause = wait / 1_000 if isinstance(wait, int) else 0.0
+    answer = Answer(
         tool=tool,
         code=code,
         retry=retry,
@@ -161,6 +165,19 @@ def call(knowledge: KnowledgeBridge, tool: str, arguments: JsonObject, audience:
         arguments=arguments,
         result=results[0] if results else None,
     )
+    # An agent that is told when to come back comes back then; hammering a closed door measures nothing.
+    time.sleep(min(pause, LONGEST_PAUSE_SECONDS))
+    return answer
+
+
+def settled(knowledge: KnowledgeBridge, tool: str, arguments: JsonObject, audience: Audience) -> Answer:
+    """:func:`call`, repeated as its refusals ask while the store is being restarted."""
+    answer = call(knowledge, tool, arguments, audience)
+    for _ in range(SETTLE_ATTEMPTS):
+        if answer.code != "restarting":
+            break
+        answer = call(knowledge, tool, arguments, audience)
+    return answer
 
 
 def run_agents(

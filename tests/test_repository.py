@@ -13,6 +13,7 @@ import host_bridge
 from tests.tree import CHECKOUT, PACKAGES, PACKAGES_ROOT
 
 _MACHINE_PATH = re.compile(r"(?<![\w.<>{}$~/-])/(?:work|root|mnt/[a-z]|tmp/(?!\.\.\.)\w+)/[\w.-]+")
+_CACHES = {"__pycache__", ".hypothesis", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 _LEFTOVERS = re.compile(r"(?<!\w)(?:TO[D]O|FIX[M]E)(?!\w)")
 
 
@@ -25,7 +26,7 @@ def files() -> list[Path]:
     if listed.returncode == 0 and (CHECKOUT / ".git").exists():
         found = [CHECKOUT / name for name in listed.stdout.decode().split("\0") if name]
     else:
-        found = [path for path in CHECKOUT.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+        found = [path for path in CHECKOUT.rglob("*") if path.is_file() and _CACHES.isdisjoint(path.parts)]
         found += [path for name in PACKAGES for path in (PACKAGES_ROOT / name).rglob("*.py")]
     return [path for path in found if path.exists() and b"\0" not in path.read_bytes()[:8192]]
 

@@ -19,6 +19,7 @@ from storage.layout import (
     resolve_state_dir,
     socket_path,
 )
+from tests.tree import PACKAGES_ROOT
 
 SESSION = "33333333-3333-4333-8333-333333333333"
 VAULT = "11111111-1111-4111-8111-111111111111"
@@ -124,5 +125,6 @@ def test_an_excerpt_is_retained_below_its_request() -> None:
 
 def test_the_layout_imports_nothing_but_the_standard_library() -> None:
     code = "import sys, storage.layout; print(*{name.partition('.')[0] for name in sys.modules})"
-    run = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    environ = {**os.environ, "PYTHONPATH": str(PACKAGES_ROOT)}  # -S hides an installed package from itself
+    run = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, env=environ)
     assert set(run.stdout.split()) - set(sys.stdlib_module_names) <= {"messages", "storage", "__main__"}
