@@ -29,7 +29,7 @@ from stress.checkers import Verdict
 from stress.crashes import CrashInjector
 from stress.workload import Agent, Answer, run_agents
 
-SPACING_SECONDS: Final = 9.0
+SPACING_SECONDS: Final = 7.0
 """Below five restarts in thirty seconds, whatever the seed."""
 SWITCH_INTERVAL_SECONDS: Final = 0.0005
 
@@ -62,7 +62,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--agents", type=int, default=8, help="concurrent agents (default 8)")
     parser.add_argument("--calls", type=int, default=3_000, help="calls of each agent (default 3000)")
     parser.add_argument("--seconds", type=float, default=None, help="stop each run after this many seconds")
-    parser.add_argument("--spacing", type=float, default=SPACING_SECONDS, help="seconds between crashes (default 9)")
+    parser.add_argument("--spacing", type=float, default=SPACING_SECONDS, help="seconds between crashes (default 7)")
     parser.add_argument("--state-dir", type=Path, default=None, help="keep the stores in this folder")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     return parser.parse_args(arguments)
