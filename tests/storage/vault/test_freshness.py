@@ -24,7 +24,7 @@ from storage.vault.scan import FAULT_POINTS as SCAN_POINTS
 
 SESSION = Partition("33333333-3333-4333-8333-333333333333")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: inotify is Linux's")
 
 
 class Known:
