@@ -34,7 +34,7 @@ import host_bridge
 from host_bridge import jsonrpc
 from host_bridge.jsonrpc import Malformed, RequestId
 from host_bridge.mcp_greeting import INSTRUCTIONS, SERVER_NAME, SERVER_TITLE
-from host_bridge.rpc import IdInUse, OpenCalls, Service, oversize_line
+from host_bridge.rpc import IdInUse, OpenCalls, Service, read_line
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
 from messages.audience import Audience
 from messages.envelope import Call, Cancellation, Deadline
@@ -92,16 +92,7 @@ class McpSession:
 
     def feed(self, line: bytes | Oversize) -> None:
         """Take one line. What cannot become a request is answered, under a null id where its own cannot be echoed."""
-        if isinstance(line, Oversize):
-            self._outbox.put(oversize_line(line))
-            return
-        if not line.strip():
-            return
-        try:
-            message = self._message(line)
-        except Malformed as error:
-            self._outbox.put(error.to_line())
-            return
+        message = read_line(line, self._message, self._outbox)
         if message is None:
             return
         with suppress(RuntimeError):  # the loop has ended: so has this connection

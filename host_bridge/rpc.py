@@ -51,6 +51,7 @@ SUBSCRIPTIONS_MAX = 16
 _log = logging.getLogger(__name__)
 
 Method: TypeAlias = Callable[[JsonObject], JsonValue]
+R = TypeVar("R")
 _C = TypeVar("_C", Call, OperatorCall, SubscribeCall)
 
 
@@ -189,17 +190,9 @@ class RpcPeer:
 
     def receive(self, line: bytes | Oversize) -> None:
         """Take one line; never raises."""
-        if isinstance(line, Oversize):
-            self._outbox.put(oversize_line(line))
-            return
-        if not line.strip():
-            return
-        try:
-            message = jsonrpc.parse_message(line)
-        except Malformed as error:
-            self._outbox.put(error.to_line())
-            return
-        match message:
+        match message := read_line(line, jsonrpc.parse_message, self._outbox):
+            case None:
+                pass
             case Request():
                 self._answer(message)
             case Notification():
@@ -354,7 +347,19 @@ class _NoSuchMethod(Exception):
     """-32601: the protocol has no such method."""
 
 
-def oversize_line(line: Oversize) -> bytes:
-    """The answer to a line that was dropped unread; nobody knows its id."""
-    error = LimitExceeded(f"A line is at most {line.limit} bytes; this one was dropped.", limit=line.limit)
-    return jsonrpc.refusal_line(None, error)
+def read_line(line: bytes | Oversize, parse: Callable[[bytes], R], outbox: Outbox) -> R | None:
+    """What ``parse`` makes of a line; ``None`` for an empty one, and for one that was answered here as unreadable.
+
+    A line that was dropped unread is answered under a null id: nobody knows its own.
+    """
+    if isinstance(line, Oversize):
+        error = LimitExceeded(f"A line is at most {line.limit} bytes; this one was dropped.", limit=line.limit)
+        outbox.put(jsonrpc.refusal_line(None, error))
+        return None
+    if not line.strip():
+        return None
+    try:
+        return parse(line)
+    except Malformed as malformed:
+        outbox.put(malformed.to_line())
+        return None
