@@ -30,26 +30,11 @@ from tests.kit.store import (
     Desk,
     claim_file,
     copy_store,
-    make_store,
     page_file,
     request_id,
     write_note,
     write_notes,
 )
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> StoreLayout:
-    return make_store(tmp_path_factory.mktemp("made") / "store")
-
-
-@pytest.fixture
-def desk(made: StoreLayout, tmp_path: Path) -> Iterator[Desk]:
-    opened = Desk(copy_store(made, tmp_path / "store"))
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def findings(desk: Desk, partition: Partition = PRIVATE) -> dict[str, list[str]]:
@@ -385,11 +370,11 @@ def test_a_failing_disk_is_scan_incomplete_and_no_defect(desk: Desk, point: str)
 # --- rights ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_unreadable_file_is_named_and_an_unreadable_folder_fails_the_scan(made: StoreLayout) -> None:
+def test_an_unreadable_file_is_named_and_an_unreadable_folder_fails_the_scan(made_store: StoreLayout) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        layout = copy_store(made, folder / "store")
+        layout = copy_store(made_store, folder / "store")
         write_note(layout.partition(PRIVATE), "people/good.md", page_file("good", "Good"))
         write_note(layout.partition(PRIVATE), "projects/bad.md", page_file("bad", "Bad"))
         warm_up(layout)
@@ -641,9 +626,9 @@ def test_a_flood_of_new_files_is_exact_in_the_next_answer(desk: Desk, number: in
 
 @pytest.mark.parametrize("partition", [PRIVATE, GROUP_PARTITION], ids=["watched", "scanned"])
 def test_more_entries_than_the_limit_fail_as_scan_incomplete_and_fewer_answer_again(
-    made: StoreLayout, tmp_path: Path, partition: Partition
+    made_store: StoreLayout, tmp_path: Path, partition: Partition
 ) -> None:
-    desk = Desk(copy_store(made, tmp_path / "store"), limits=ScanLimits(entries=20))
+    desk = Desk(copy_store(made_store, tmp_path / "store"), limits=ScanLimits(entries=20))
     try:
         write_note(desk.folder(partition), "good.md", page_file("good", "Good", partition=partition))
         assert ids(desk, partition) == ["good"]

@@ -51,7 +51,6 @@ from tests.kit.store import (
     Desk,
     claim_file,
     copy_store,
-    make_store,
     page_file,
     remembering,
     request_id,
@@ -236,13 +235,13 @@ class Acknowledged:
 class Run:
     """One seeded run. ``log`` has every step, for the message of a failure."""
 
-    def __init__(self, made: StoreLayout, folder: Path, seed: int) -> None:
+    def __init__(self, made_store: StoreLayout, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
         ids = random.Random(seed)
         self._patch = pytest.MonkeyPatch()
         # File names hold ids, and a step chooses among names: the same seed is to be the same run.
         self._patch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4))
-        self.desk = Desk(copy_store(made, folder / "store"))
+        self.desk = Desk(copy_store(made_store, folder / "store"))
         self.outside = folder / "outside"
         self.outside.mkdir()
         self.rebuilder = Rebuilder(folder / "rebuilt.sqlite")
@@ -742,14 +741,9 @@ ACTIONS: Final[Mapping[Callable[[Run, Partition], None], int]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> StoreLayout:
-    return make_store(tmp_path_factory.mktemp("made") / "store")
-
-
-def follow(made: StoreLayout, folder: Path, seed: int, steps: int) -> dict[str, int]:
+def follow(made_store: StoreLayout, folder: Path, seed: int, steps: int) -> dict[str, int]:
     """One run; how often each outcome of a save was met."""
-    run = Run(made, folder, seed)
+    run = Run(made_store, folder, seed)
     try:
         for number in range(steps):
             try:
@@ -764,22 +758,24 @@ def follow(made: StoreLayout, folder: Path, seed: int, steps: int) -> dict[str, 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_store_equals_its_files_under_any_interleaving(made: StoreLayout, tmp_path: Path, seed: int) -> None:
-    outcomes = follow(made, tmp_path, seed, 40)
+def test_the_store_equals_its_files_under_any_interleaving(made_store: StoreLayout, tmp_path: Path, seed: int) -> None:
+    outcomes = follow(made_store, tmp_path, seed, 40)
     assert outcomes["published"] > 5
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(101, 105))
-def test_the_store_equals_its_files_under_long_interleavings(made: StoreLayout, tmp_path: Path, seed: int) -> None:
-    outcomes = follow(made, tmp_path, seed, 400)
+def test_the_store_equals_its_files_under_long_interleavings(
+    made_store: StoreLayout, tmp_path: Path, seed: int
+) -> None:
+    outcomes = follow(made_store, tmp_path, seed, 400)
     assert {"published", "StaleFence", "Ambiguous"} <= outcomes.keys()
 
 
-def test_a_catalogue_row_that_its_file_does_not_explain_is_found(made: StoreLayout, tmp_path: Path) -> None:
+def test_a_catalogue_row_that_its_file_does_not_explain_is_found(made_store: StoreLayout, tmp_path: Path) -> None:
     """The comparison above can fail: one wrong row is enough."""
-    run = Run(made, tmp_path, 1)
+    run = Run(made_store, tmp_path, 1)
     try:
         write_note(run.root(PRIVATE), "a.md", page_file("a", "A", aliases=["B"]))
         run.check()

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from messages.errors import DeletionsRefused, StoreUnavailable
 from messages.json_types import JsonValue
 from messages.vocabulary import PRIVATE
-from storage.layout import StoreLayout
 from storage.outside_edits import RecentLosses
-from tests.kit.store import Desk, copy_store, make_store, write_note
+from tests.kit.store import Desk, write_note
 
 PEOPLE = 30
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> StoreLayout:
-    return make_store(tmp_path_factory.mktemp("made") / "store")
-
-
-@pytest.fixture
-def desk(made: StoreLayout, tmp_path: Path) -> Iterator[Desk]:
-    opened = Desk(copy_store(made, tmp_path / "store"))
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def note(desk: Desk, name: str, title: str, recorded_at: str = "2026-10-01T10:00:00.000Z") -> Path:

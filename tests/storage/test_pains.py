@@ -21,14 +21,11 @@ from messages.json_types import JsonObject, JsonValue
 from messages.vocabulary import PRIVATE
 from storage import faults
 from storage.index_feed import IndexFeed
-from storage.layout import StoreLayout
 from tests.kit.store import (
     GROUP_PARTITION,
     MAIN,
     Desk,
-    copy_store,
     items_of,
-    make_store,
     open_bridge,
     page_file,
     remembering,
@@ -36,20 +33,6 @@ from tests.kit.store import (
     write_note,
     write_notes,
 )
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> StoreLayout:
-    return make_store(tmp_path_factory.mktemp("made") / "store")
-
-
-@pytest.fixture
-def desk(made: StoreLayout, tmp_path: Path) -> Iterator[Desk]:
-    opened = Desk(copy_store(made, tmp_path / "store"))
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def rows(value: JsonValue) -> list[JsonObject]:
