@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from storage.state import journal
 from storage.state.connection import Database
-from storage.state.git_queue import GitChange, GitJob
+from storage.state.git_queue import GitChange, GitJob, git_job
 
 
 def first_publication(db: Database) -> int | None:
@@ -34,16 +34,5 @@ def _job(db: Database, number: int) -> GitJob:
         "ORDER BY h.id",
         (number,),
     )
-    return GitJob(
-        entry.id,
-        entry.publication_id,
-        entry.partition,
-        entry.sequence,
-        entry.request_id,
-        entry.operation,
-        entry.actor,
-        entry.accepted_at,
-        tuple(dict.fromkeys(str(record) for _, _, record in rows if record)),
-        tuple(GitChange(f"{entry.partition.key}/{path}", digest) for path, digest, _ in rows),
-        None,
-    )
+    changes = (GitChange(f"{entry.partition.key}/{path}", digest) for path, digest, _ in rows)
+    return git_job(entry, (record for _, _, record in rows), changes)

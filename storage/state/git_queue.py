@@ -8,7 +8,7 @@ Source: WRITE-PATH.md hole 26, decisions.md section 4 (Git).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from messages.vocabulary import Partition
@@ -54,6 +54,18 @@ def jobs(db: Database, limit: int) -> list[GitJob]:
 
 
 def _job(entry: journal.JournalEntry, commit_id: str | None) -> GitJob:
+    artifacts = f"{entry.partition.key}/artifacts/"
+    changes = (GitChange(step.path, step.after) for step in entry.steps if not step.path.startswith(artifacts))
+    return git_job(entry, (step.record_id for step in entry.steps), changes, commit_id)
+
+
+def git_job(
+    entry: journal.JournalEntry,
+    record_ids: Iterable[str | None],
+    changes: Iterable[GitChange],
+    commit_id: str | None = None,
+) -> GitJob:
+    """The job of an entry; each record is named once, in the order given."""
     return GitJob(
         entry.id,
         entry.publication_id,
@@ -63,12 +75,8 @@ def _job(entry: journal.JournalEntry, commit_id: str | None) -> GitJob:
         entry.operation,
         entry.actor,
         entry.accepted_at,
-        tuple(dict.fromkeys(step.record_id for step in entry.steps if step.record_id)),
-        tuple(
-            GitChange(step.path, step.after)
-            for step in entry.steps
-            if not step.path.startswith(f"{entry.partition.key}/artifacts/")
-        ),
+        tuple(dict.fromkeys(record for record in record_ids if record)),
+        tuple(changes),
         commit_id,
     )
 
