@@ -34,6 +34,7 @@ from tests.kit.store import (
     only_store,
     open_bridge,
     page_file,
+    remember,
     remembering,
     request_id,
     stores,
@@ -49,11 +50,6 @@ def bridge(tmp_path: Path) -> Iterator[KnowledgeBridge]:
 
 def vault(bridge: KnowledgeBridge, partition: Partition = PRIVATE) -> Path:
     return only_store(bridge.state_dir).partition(partition)
-
-
-def remember(bridge: KnowledgeBridge, text: str, number: int, audience: Conversation | None = None) -> JsonObject:
-    request = {**remembering(text), "requestId": request_id(number)}
-    return bridge.call("knowledge_remember", request, audience or MAIN)
 
 
 def hits(bridge: KnowledgeBridge, query: str, audience: Conversation | None = None) -> list[JsonValue]:

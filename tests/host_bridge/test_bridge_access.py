@@ -43,9 +43,11 @@ from tests.kit.store import (
     only_store,
     open_bridge,
     page_file,
+    remember,
     remembering,
     request_id,
     stores,
+    total,
     write_notes,
 )
 
@@ -57,14 +59,6 @@ AGENTS = "agents: {list: [{id: main}, {id: research}]}\n"
 def leaks() -> Iterator[None]:
     with nothing_left():
         yield
-
-
-def remember(bridge: KnowledgeBridge, text: str, number: int, audience: Audience = MAIN) -> JsonObject:
-    return bridge.call("knowledge_remember", {**remembering(text), "requestId": request_id(number)}, audience)
-
-
-def total(bridge: KnowledgeBridge, audience: Audience = MAIN) -> object:
-    return bridge.call("knowledge_records", {}, audience)["total"]
 
 
 # --- audiences --------------------------------------------------------------------------------------------------------

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from host_bridge.bridge import KnowledgeBridge
-from messages.audience import Audience, OwnerPrivate
+from messages.audience import OwnerPrivate
 from messages.errors import InternalError, Poison, Quarantined
-from messages.json_types import JsonObject
 from storage import faults
 from storage.state.connection import StorageCorrupt
 from tests.kit.actors import eventually
@@ -29,9 +27,11 @@ from tests.kit.store import (
     items_of,
     only_store,
     open_bridge,
+    remember,
     remembering,
     request_id,
     stores,
+    total,
     write_note,
 )
 from tests.tree import CHECKOUT
@@ -44,14 +44,6 @@ RESEARCH = OwnerPrivate("research")
 def leaks() -> Iterator[None]:
     with nothing_left():
         yield
-
-
-def remember(bridge: KnowledgeBridge, text: str, number: int, audience: Audience = MAIN) -> JsonObject:
-    return bridge.call("knowledge_remember", {**remembering(text), "requestId": request_id(number)}, audience)
-
-
-def total(bridge: KnowledgeBridge, audience: Audience = MAIN) -> object:
-    return bridge.call("knowledge_records", {}, audience)["total"]
 
 
 # --- the process is killed --------------------------------------------------------------------------------------------

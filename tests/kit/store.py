@@ -340,6 +340,16 @@ def open_bridge(state_dir: Path, configuration: str | Configuration = "") -> Ite
         yield bridge
 
 
+def remember(bridge: KnowledgeBridge, text: str, number: int, audience: Audience = MAIN) -> JsonObject:
+    """Remember one fact through the door, as the request of that number."""
+    return bridge.call("knowledge_remember", {**remembering(text), "requestId": request_id(number)}, audience)
+
+
+def total(bridge: KnowledgeBridge, audience: Audience = MAIN) -> object:
+    """How many records that audience finds."""
+    return bridge.call("knowledge_records", {}, audience)["total"]
+
+
 def failure(
     bridge: KnowledgeBridge, tool: str, arguments: Mapping[str, JsonValue], audience: Audience = MAIN
 ) -> KnowledgeError:
