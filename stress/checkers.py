@@ -8,6 +8,7 @@ from typing import Final
 
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import OwnerPrivate
+from messages.json_types import JsonObject
 from stress.workload import Answer, settled
 
 SUCCESS_SHARE: Final = 0.90
@@ -55,27 +56,26 @@ def throughput_holds(faulty: float, clean: float) -> Verdict:
 
 def acknowledged_writes_stay(knowledge: KnowledgeBridge, answers: Iterable[Answer]) -> Verdict:
     """Every acknowledged write gives the same receipt again, and each of its records can be read."""
-    checked = wrong = 0
+    checked, wrong = 0, list[str]()
     audience = OwnerPrivate("main")
     for answer in answers:
         if answer.code != "ok" or answer.result is None or "requestId" not in answer.arguments:
             continue
         checked += 1
         again = settled(knowledge, answer.tool, answer.arguments, audience)
-        shown = {key: value for key, value in (again.result or {}).items() if key != "git"}
-        if shown != {key: value for key, value in answer.result.items() if key != "git"}:
-            wrong += 1
+        if _receipt(again) != _receipt(answer):
+            wrong.append(f"{answer.tool}: {again.code}")
             continue
         for record_id in _ids(answer):
             read = settled(knowledge, "knowledge_record", {"id": record_id}, audience)
             if read.result is None or read.result.get("record") is None:
-                wrong += 1
-    return Verdict("no acknowledged write is missing or changed", wrong == 0, f"{checked} receipts, {wrong} wrong")
+                wrong.append(f"knowledge_record: {read.code}")
+    return _judged("no acknowledged write is missing or changed", f"{checked} receipts", wrong)
 
 
 def uncertain_writes_settle(knowledge: KnowledgeBridge, answers: Iterable[Answer]) -> Verdict:
     """A write that may have run gives one receipt when it is repeated, and the same one once more."""
-    checked = wrong = 0
+    checked, wrong = 0, list[str]()
     audience = OwnerPrivate("main")
     for answer in answers:
         if answer.code == "ok" or "requestId" not in answer.arguments or answer.retry == "never":
@@ -85,9 +85,21 @@ def uncertain_writes_settle(knowledge: KnowledgeBridge, answers: Iterable[Answer
         second = settled(knowledge, answer.tool, answer.arguments, audience)
         if first.code == "poison" and second.code == "poison":
             continue
-        if first.code != "ok" or first.result != second.result:
-            wrong += 1
-    return Verdict("an uncertain write settles when it is repeated", wrong == 0, f"{checked} repeated, {wrong} wrong")
+        if first.code != "ok" or _receipt(first) != _receipt(second):
+            wrong.append(f"{answer.tool} after {answer.code}: {first.code}, then {second.code}")
+    return _judged("an uncertain write settles when it is repeated", f"{checked} repeated", wrong)
+
+
+def _judged(name: str, what: str, wrong: Sequence[str]) -> Verdict:
+    shown = "".join(f"; {case}" for case in wrong[:3])
+    return Verdict(name, not wrong, f"{what}, {len(wrong)} wrong{shown}")
+
+
+def _receipt(answer: Answer) -> JsonObject | None:
+    """What stays the same for ever: the Git commit of a write is made later, and the receipt then names it."""
+    if answer.result is None:
+        return None
+    return {key: value for key, value in answer.result.items() if key != "git"}
 
 
 def _ids(answer: Answer) -> list[str]:

@@ -61,8 +61,9 @@ class RestartHistory:
             self._restarts.popleft()
         if len(self._restarts) >= policy.restarts:
             return None
-        if ready_since is not None and now - ready_since >= policy.healthy_after:
-            self._streak = 0
+        healthy = 0.0 if ready_since is None else now - ready_since
+        forgiven = self._streak if healthy >= policy.healthy_after else int(healthy // policy.forgiven_after)
+        self._streak = max(0, self._streak - forgiven)
         self._restarts.append(now)
         self._streak += 1
         if self._streak == 1:

@@ -163,6 +163,12 @@ class Inbox:
             given = self._refusal
         _fail(left, given or refusal)
 
+    def fail_due_before(self, at: float, refusal: Refusal) -> None:
+        """Answer every unanswered request whose deadline comes before ``at``."""
+        with self._condition:
+            left = [envelope for envelope in self._unanswered.values() if envelope.deadline.at < at]
+        _fail(left, refusal)
+
     @property
     def refusal(self) -> Refusal | None:
         """How new requests are refused; ``None`` while they are admitted."""

@@ -5,6 +5,7 @@ Source: DESIGN.md rules 2, 3, 5 and 6; codes of decisions.md section 7.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -35,16 +36,30 @@ def retry_of(phase: Phase) -> Retry:
 
 
 def restarting(name: str, phase: Phase, seconds: float | None = None) -> KnowledgeError:
-    """The actor died; ``seconds`` until its next start, where that is known and far."""
-    when = "" if seconds is None else f" in about {max(seconds, 0.1):.1f} s"
-    wait = {} if seconds is None else {"retryAfterMs": max(1, round(seconds * 1000))}
+    """The actor died; ``seconds`` until its next start, where that is known."""
     did = "did not run; try again" if phase is Phase.QUEUED else "may have run; repeat it with the same request id"
-    return Restarting(f"{name} ended and is started again{when}; the request {did}.", retry=retry_of(phase), **wait)
+    when = "" if seconds is None else f" in {_about(seconds)}"
+    return _restarting(f"{name} ended and is started again{when}; the request {did}.", retry_of(phase), seconds)
 
 
-def overdue(name: str) -> KnowledgeError:
-    """Waited for a restart until its deadline."""
-    return Restarting(f"{name} was still restarting at the deadline; the request did not run. Try again.")
+def overdue(name: str, seconds: float | None = None) -> KnowledgeError:
+    """Waited for a restart until its deadline; ``seconds`` as in :func:`restarting`."""
+    when = "soon" if seconds is None else f"in {_about(seconds)}"
+    return _restarting(
+        f"{name} was not back at the deadline and is started again {when}; the request did not run. Try again.",
+        "safe",
+        seconds,
+    )
+
+
+def _about(seconds: float) -> str:
+    return f"about {max(seconds, 0.1):.1f} s"
+
+
+def _restarting(message: str, retry: Retry, seconds: float | None) -> Restarting:
+    if seconds is None:
+        return Restarting(message, retry=retry)
+    return Restarting(message, retry=retry, retryAfterMs=max(1, math.ceil(seconds * 1000)))
 
 
 def opening(name: str, progress: Mapping[str, JsonValue]) -> KnowledgeError:

@@ -39,8 +39,9 @@ class RestartPolicy:
     """Each delay is moved by up to this share, either way."""
     healthy_after: float = 30.0
     """A child that was up this long starts again with the first, immediate restart."""
-    wait_through: float = 1.0
-    """Requests wait for a restart at most this far away; for a later one they are refused at once."""
+    forgiven_after: float = 6.0
+    """Every so many seconds up undo one doubling. It is the pace that the intensity allows (30 s for 5 restarts), so
+    that a child that keeps below it is never away for longer and longer."""
 
 
 STORE_RESTARTS = RestartPolicy(restarts=3, within=300.0)

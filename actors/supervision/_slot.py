@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 class Slot:
     """One named place in the tree, with the mailbox of its current or next incarnation. Any thread.
 
-    While a start or a near restart is awaited, the next incarnation's mailbox is open already: requests wait in it,
-    bounded as ever, up to their own deadline. In every other state without an actor the mailbox is closed, and its
-    refusal names the state of the nearest ancestor that explains it.
+    While a start or a restart is awaited, the next incarnation's mailbox is open already: requests wait in it, bounded
+    as ever, up to their own deadline; one whose deadline comes before the restart is refused at once and told when to
+    come back. In every other state without an actor the mailbox is closed, and its refusal names the state of the
+    nearest ancestor that explains it.
     """
 
     def __init__(self, environment: Environment, name: str, parent: Slot | None) -> None:
@@ -57,6 +58,8 @@ class Slot:
         self.quarantine: Quarantine | None = None
         self._lock = threading.Lock()
         self._state: State = "absent"
+        self._restart_at = 0.0
+        """When the awaited restart is due (monotonic); 0 for at once or for an ancestor's to know."""
         self._adopted = False
         self._blamed: OrderedDict[str, int] = OrderedDict()
         self._inbox = self._new_inbox()
@@ -80,7 +83,7 @@ class Slot:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a first or a near next start is still to come."""
+        """Whether a first or a next start is still to come."""
         return self._state in ("starting", "restarting") and self._inbox.accepting
 
     @property
@@ -93,6 +96,8 @@ class Slot:
             if incarnation is not None and incarnation != self.incarnation:
                 return Restarting(f"{self.label} was restarted since; the request did not run. Begin again.")
             inbox = self._inbox
+            if envelope.deadline.at < self._restart_at and self._state == "restarting":
+                return self._restarting(Phase.QUEUED)
             error = inbox.admit(envelope)
             if error is None:
                 return None
@@ -121,7 +126,7 @@ class Slot:
             if self._state in ("starting", "opening"):
                 return opening(self.label, self.progress)
             if self._state == "restarting":
-                return overdue(self.label)
+                return overdue(self.label, self._until_restart())
         else:
             self.dead_letter(None, "expired")
         return deadline_error(phase)
@@ -217,18 +222,24 @@ class Slot:
             if self._state == "opening":
                 self._state = "ready"
 
-    def await_restart(self) -> None:
-        """A near restart: from now on requests wait for the next incarnation, the old mailbox gets no more."""
+    def await_restart(self, at: float = 0.0) -> None:
+        """A restart, due at ``at``: requests wait for the next incarnation, the old mailbox gets no more.
+
+        What waits already and has a deadline before it is told so now, not then.
+        """
         with self._lock:
             self._state = "restarting"
+            self._restart_at = at
             left = self._inbox if self._adopted else None
             if left is not None or not self._inbox.accepting:
                 self._inbox = self._new_inbox()
+            coming = self._inbox
         if left is not None:
             left.refuse(self._refusal(restarting))
+        coming.fail_due_before(at, self._restarting)
         for child in tuple(self.children.values()):
             if child.keeps_requests and child.state in ("stopping", "stopped", "restarting"):
-                child.await_restart()
+                child.await_restart(at)
 
     def vacate(self, incarnation: int) -> None:
         """This incarnation is ending by itself: new requests wait until the parent has decided."""
@@ -239,10 +250,6 @@ class Slot:
                 return
             self._state = "restarting"
             self._inbox = self._new_inbox()
-
-    def refuse_until(self, seconds: float) -> None:
-        """A far restart: nobody waits for it."""
-        self._close("restarting", self._refusal(lambda name, phase: restarting(name, phase, seconds)))
 
     def set_quarantined(self, quarantine: Quarantine) -> None:
         """Out of service until released."""
@@ -307,11 +314,19 @@ class Slot:
             if place.state == "stuck":
                 return stuck(place.label, Phase.QUEUED)
             if place.state == "restarting":
-                return restarting(place.label, Phase.QUEUED)
+                return place._restarting(Phase.QUEUED)
             if place.state == "absent":
                 return absent(place.label, Phase.QUEUED)
             place = place.parent
         return None
+
+    def _restarting(self, phase: Phase) -> KnowledgeError:
+        return restarting(self.label, phase, self._until_restart())
+
+    def _until_restart(self) -> float | None:
+        """Seconds until the restart is due, where that is known and still to come."""
+        left = self._restart_at - self.environment.clock.monotonic()
+        return left if left > 0 else None
 
     def _refusal(self, make: Maker) -> Refusal:
         return lambda phase: make(self.label, phase)

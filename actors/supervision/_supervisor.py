@@ -256,10 +256,7 @@ class Supervisor(GuardedActor):
             self._give_up(child, reason, error, "gave_up", detail=ended.summary)
             return
         child.due_at = now + delay
-        if delay <= child.spec.settings.restarts.wait_through:
-            child.slot.await_restart()
-        else:
-            child.slot.refuse_until(delay)
+        child.slot.await_restart(child.due_at)
         if delay > 0:
             child.timers.append(self.context.start_timer(delay, RestartDue(child.slot.name)))
         logger.warning(
@@ -289,7 +286,7 @@ class Supervisor(GuardedActor):
                 if later.alive and not later.must_stop:
                     self._demand_stop(later, 0.0)
                     if later.slot.quarantine is None and not later.stuck and later.wanted:
-                        later.slot.await_restart()
+                        later.slot.await_restart(child.due_at)
 
     def _demand_stop(self, child: Child, drain: float) -> None:
         child.must_stop = child.alive

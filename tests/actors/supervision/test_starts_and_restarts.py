@@ -383,10 +383,29 @@ def test_the_first_restart_is_at_once_then_a_tenth_doubling_to_10_s_with_20_perc
 
 def test_thirty_healthy_seconds_bring_back_the_immediate_restart() -> None:
     history, chance = RestartHistory(RestartPolicy(restarts=100)), random.Random(0)
-    assert history.next_delay(0.0, None, chance) == 0.0
-    assert history.next_delay(10.0, 0.0, chance) != 0.0
-    assert history.next_delay(39.9, 10.0, chance) != 0.0
-    assert history.next_delay(70.0, 40.0, chance) == 0.0
+    for _ in range(20):
+        history.next_delay(0.0, None, chance)
+    assert history.next_delay(29.9, 0.0, chance) != 0.0
+    assert history.next_delay(60.0, 30.0, chance) == 0.0
+
+
+def test_every_six_healthy_seconds_undo_one_doubling() -> None:
+    history, chance = RestartHistory(RestartPolicy(restarts=100, jitter=0.0)), random.Random(0)
+    delays = [history.next_delay(0.0, None, chance) for _ in range(5)]
+    assert delays == [0.0, 0.1, 0.2, 0.4, 0.8]
+    assert history.next_delay(5.9, 0.0, chance) == 1.6
+    assert history.next_delay(18.0, 6.0, chance) == 0.8, "two undone, one more taken"
+
+
+@pytest.mark.parametrize("pace", [6.1, 7.0, 9.0, 29.0])
+def test_a_child_that_crashes_below_the_intensity_for_ever_is_never_away_for_long(pace: float) -> None:
+    history, chance = RestartHistory(RestartPolicy()), random.Random(0)
+    now = 0.0
+    for _ in range(500):
+        delay = history.next_delay(now, now - pace, chance)
+        assert delay is not None
+        assert delay <= 0.12
+        now += pace
 
 
 def test_a_very_long_row_of_failures_does_not_overflow_the_delay() -> None:
@@ -422,25 +441,49 @@ def test_crashes_further_apart_than_the_window_never_quarantine() -> None:
         assert health(tree, "a").incarnation == 21
 
 
-def test_a_near_restart_lets_requests_wait_and_a_far_one_refuses_them_at_once() -> None:
-    policy = RestartPolicy(first_delay=0.5, factor=8.0, jitter=0.0, wait_through=1.0)
+def test_requests_wait_for_a_restart_and_one_due_before_it_is_told_at_once_when_to_come_back() -> None:
+    policy = RestartPolicy(first_delay=0.5, factor=8.0, jitter=0.0)
     scheduler = VirtualScheduler(0)
     with scheduler.tree([ChildSpec("a", Probe, settings=ActorSettings(restarts=policy))]) as tree:
         handle = tree.handle("a")
+        began = scheduler.clock.monotonic()
         crash(scheduler, tree)
         crash(scheduler, tree)
         scheduler.settle()
         near = handle.ask(Echo("near"), deadline=scheduler.deadline(5))
         impatient = handle.ask(Echo(0), deadline=scheduler.deadline(0.2))
-        assert isinstance(failure(impatient), Restarting)
+        assert impatient.done(), "nobody is kept waiting for what cannot come in time"
+        told = failure(impatient)
+        assert isinstance(told, Restarting)
+        assert (told.retry, told.fields["retryAfterMs"]) == ("safe", 500)
         assert near.result() == "near"
         crash(scheduler, tree)
         scheduler.settle()
-        far = failure(handle.ask(Echo("far"), deadline=scheduler.deadline(60)))
-        assert isinstance(far, Restarting)
-        assert far.retry == "safe"
-        scheduler.advance(4.1)
-        assert handle.ask(Echo("back"), deadline=scheduler.deadline(5)).result() == "back"
+        far = handle.ask(Echo("far"), deadline=scheduler.deadline(60))
+        assert far.result() == "far"
+        assert scheduler.clock.monotonic() - began >= 4.0
+
+
+def test_what_waits_already_is_told_at_once_when_the_restart_turns_out_to_come_after_its_deadline() -> None:
+    policy = RestartPolicy(first_delay=4.0, jitter=0.0)
+    scheduler = VirtualScheduler(0)
+    with scheduler.tree([ChildSpec("a", Probe, settings=ActorSettings(restarts=policy))]) as tree:
+        crash(scheduler, tree)
+        scheduler.settle()
+        scheduler.suspend("root")  # the parent has not decided yet
+        crash(scheduler, tree)
+        scheduler.settle()
+        short = tree.handle("a").ask(Echo("short"), deadline=scheduler.deadline(2))
+        patient = tree.handle("a").ask(Echo("long"), deadline=scheduler.deadline(9))
+        scheduler.settle()
+        assert not short.done()
+        scheduler.wake("root")
+        scheduler.settle()
+        assert short.done()
+        told = failure(short)
+        assert isinstance(told, Restarting)
+        assert told.fields["retryAfterMs"] == 4_000
+        assert patient.result() == "long"
 
 
 def test_a_released_child_begins_with_a_clean_record() -> None:
