@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from messages import coercion
 from messages.errors import EvidenceInvalid, InvalidArgument, KnowledgeError, LimitExceeded, ShortHash
 from messages.json_types import JsonObject, JsonValue
-from messages.pieces import Piece, parsed, refused
+from messages.pieces import Items, Piece, parsed, refused
 
 PROBLEMS_SHOWN: Final = 10
 
@@ -117,13 +117,20 @@ def _problem(model: type[Arguments], detail: ErrorDetails, under: str) -> tuple[
         return kind, context["what"], _described(path, context["reason"], context["allowed"])
     parent = _model_at(model, loc[:-1])
     if kind == "missing":
-        return "invalid_argument", "is required", _described(path, "missing", required_names(parent))
+        return _lacking(parent, loc[-1]), "is required", _described(path, "missing", required_names(parent))
     if kind == "extra_forbidden":
         names = argument_names(parent)
         near = difflib.get_close_matches(coercion.shown_name(loc[-1]), names, 1)
         hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(names) or 'none'}"
         return "invalid_argument", f"is not a known argument ({hint})", _described(path, "unknown", names)
     return "invalid_argument", "has the wrong form", _described(path, "wrong_type", None)
+
+
+def _lacking(model: type[Arguments], alias: str | int) -> str:
+    """The code of a required argument that is left out."""
+    name = next((name for name in model.model_fields if _alias(model, name) == alias), None)
+    piece = None if name is None else field_type(model, name)[1]
+    return piece.lacking if isinstance(piece, Items) else "invalid_argument"
 
 
 def _described(field: str, reason: str, allowed: JsonValue) -> JsonObject:

@@ -191,10 +191,14 @@ class Choice(Piece):
 
 @dataclass(frozen=True, slots=True)
 class Items(Piece):
-    """A list with bounds, written as an array or as JSON text of one; nulls in it are left out."""
+    """A list with bounds, written as an array or as JSON text of one; nulls in it are left out.
+
+    ``lacking`` is the code of a list that is left out or too short.
+    """
 
     minimum: int = 0
     maximum: int = LIST_ARGUMENT_MAX_ITEMS
+    lacking: Code = "invalid_argument"
 
     def check(self, value: object) -> list[object]:
         found = parsed(value, "[")
@@ -205,7 +209,8 @@ class Items(Piece):
             limit = f"at most {self.maximum} items"
             raise refused("too_many", f"has more than {self.maximum} items", limit, code="limit_exceeded")
         if len(present) < self.minimum:
-            raise refused("too_few", f"must have at least {self.minimum} item(s)", f"at least {self.minimum} item(s)")
+            limit = f"at least {self.minimum} item(s)"
+            raise refused("too_few", f"must have {limit}", limit, code=self.lacking)
         return present
 
     def schema(self) -> JsonObject:

@@ -19,17 +19,38 @@ _WIDTH: Final = 110
 _UUID: Final = "6f6e3f0e-52a5-4c33-8e7f-0d2f7c0f9a11"
 _ID: Final = "0b8f5f43-59a7-4a6f-8a37-3c6c7c1d2e90"
 _HASH: Final = "e6bd18a942230119"
+_OTHER_ID: Final = "5d0c9a47-3a52-4f0e-8d7b-91b6f1f5c0aa"
+_VAULT: Final = "3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d"
+_FENCED: Final[JsonObject] = {
+    "requestId": _UUID, "expectedVaultId": _VAULT, "expectedOntologyFingerprint": _HASH * 4,
+}  # fmt: skip
+_READ: Final[JsonObject] = {"id": _ID, "expectedRevision": 1, "expectedHash": _HASH}
+_SAID: Final[JsonObject] = {
+    "assertion_origin": "source", "attribution": "Ana, stand-up",
+    "evidence": [{"path": f"artifacts/{_UUID}/excerpt.txt", "sha256": _HASH * 4, "start_line": 1, "end_line": 1}],
+}  # fmt: skip
 
 EXAMPLES: Final = MappingProxyType[str, JsonObject](
     {
+        "knowledge_annotate": {**_FENCED, **_READ, "reason": "Two Anas work here.", "attribution_confidence": "low"},
+        "knowledge_correct": {
+            **_FENCED, **_READ, "reason": "The date was moved.",
+            "replacement": {"kind": "claim", "body": "The team ships on Monday.", "claim_kind": "commitment", **_SAID},
+        },
+        "knowledge_create_claim": {
+            **_FENCED, "body": "The team ships on Friday.", "claim_kind": "commitment", "entities": [_ID], **_SAID,
+        },
+        "knowledge_create_relationship": {**_FENCED, "from": _ID, "to": _OTHER_ID, "label": "works_at", **_SAID},
         "knowledge_edit_body": {
-            "requestId": _UUID, "expectedVaultId": "3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d",
-            "expectedOntologyFingerprint": _HASH * 4, "id": _ID, "expectedRevision": 1, "expectedHash": _HASH,
+            **_FENCED, **_READ,
             "start": 14, "end": 17, "replacement": "June", "reason": "Ana moved the date.",
         },
         "knowledge_grep": {"query": "budget", "limit": 5},
         "knowledge_history": {"id": _ID},
         "knowledge_lookup": {"query": "Lighthouse"},
+        "knowledge_merge": {
+            **_FENCED, "source": _READ, "destination": {**_READ, "id": _OTHER_ID}, "reason": "One project, two pages.",
+        },
         "knowledge_mutation": {"requestId": _UUID},
         "knowledge_ontology": {},
         "knowledge_record": {"id": _ID, "includeEvidence": True},
@@ -42,6 +63,8 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
         "knowledge_revision": {"id": _ID, "sequence": 12},
         "knowledge_save_page": {"requestId": _UUID, "title": "Lighthouse", "type": "project", "body": "What it is."},
         "knowledge_status": {},
+        "knowledge_unmerge": {"requestId": _UUID, **_READ, "reason": "They are two projects after all."},
+        "knowledge_withdraw": {"requestId": _UUID, **_READ, "reason": "It was a joke."},
     }
 )  # fmt: skip
 

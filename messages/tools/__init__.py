@@ -39,6 +39,7 @@ from messages.tools.history import (
     mutation_response,
     revision_response,
 )
+from messages.tools.lifecycle import CorrectRequest, MergeRequest, Replacement, UnmergeRequest, WithdrawRequest
 from messages.tools.ontology import OntologyRequest, OntologyView
 from messages.tools.pages import EditBodyRequest, EvidenceArgument, SavePageRequest
 from messages.tools.receipts import (
@@ -73,14 +74,27 @@ from messages.tools.search import (
     grep_unavailable,
     lookup_response,
 )
+from messages.tools.statements import (
+    AnnotateRequest,
+    ClaimArguments,
+    CreateClaimRequest,
+    CreateRelationshipRequest,
+    RelationshipArguments,
+    StatementArguments,
+)
 from messages.tools.status import GitState, StatusRequest, StatusResponse
 
 __all__ = [
     "CATALOGUE",
     "Action",
+    "AnnotateRequest",
     "Annotations",
+    "ClaimArguments",
     "ClaimRow",
     "ContentField",
+    "CorrectRequest",
+    "CreateClaimRequest",
+    "CreateRelationshipRequest",
     "EditBodyRequest",
     "EvidenceArgument",
     "EvidenceView",
@@ -93,6 +107,7 @@ __all__ = [
     "HistoryRow",
     "LifecycleFilter",
     "LookupRequest",
+    "MergeRequest",
     "MutationFile",
     "MutationRequest",
     "OntologyRequest",
@@ -104,21 +119,26 @@ __all__ = [
     "RecordView",
     "RecordsRequest",
     "RejectionReason",
+    "RelationshipArguments",
     "RelationshipRow",
     "RememberItem",
     "RememberRequest",
     "RememberedItem",
+    "Replacement",
     "ResumeRequest",
     "RevisionRequest",
     "Row",
     "SavePageRequest",
     "SearchHit",
+    "StatementArguments",
     "StatusRequest",
     "StatusResponse",
     "Subject",
     "TimeField",
     "ToolRequest",
     "ToolSpec",
+    "UnmergeRequest",
+    "WithdrawRequest",
     "WriteRequest",
     "agent_receipt",
     "all_duplicates",

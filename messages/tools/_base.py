@@ -8,13 +8,14 @@ from pydantic import Field
 
 from messages.arguments import Arguments
 from messages.dates import date_start
-from messages.pieces import Choice, DateText, Integer, Sha256, Text, Uuid, refused
+from messages.pieces import Choice, DateText, Hash, Integer, RecordId, Sha256, Text, Uuid, refused
 from messages.vocabulary import ASSERTION_ORIGINS, CLAIM_KINDS, RECORD_KINDS, TAG_MAX_CHARS, TITLE_MAX_CHARS
 
 TimeField: TypeAlias = Literal["occurred", "recorded", "updated", "due"]
 LifecycleFilter: TypeAlias = Literal["active", "superseded", "all"]
 
 OFFSET_MAX: Final = 10_000_000
+REVISION_MAX: Final = 2**53 - 1
 SNAPSHOT_MAX_CHARS: Final = 200
 TYPE_MAX_CHARS: Final = 100
 
@@ -57,6 +58,23 @@ class WriteRequest(ToolRequest):
     def flush_identity(self) -> tuple[str, ...] | None:
         """The texts that make this write the same one again within a flush; ``None``: its id may not be left out."""
         return None
+
+
+class FencedRequest(WriteRequest):
+    """A write that must name the vault and the ontology that it was prepared against."""
+
+    expected_vault_id: Uuid = Field(description="Vault ID from knowledge_status.")
+    expected_ontology_fingerprint: Sha256 = Field(
+        description="Fingerprint from knowledge_ontology or the last receipt."
+    )
+
+
+class RecordFence(Arguments):
+    """One record at exactly the revision and hash that the caller read."""
+
+    id: RecordId = Field(description="The record.")
+    expected_revision: Annotated[int, Integer(1, REVISION_MAX)] = Field(description="Revision you read.")
+    expected_hash: Hash = Field(description="Hash you read (16+ characters).")
 
 
 def check_interval(since: DateText | None, until: DateText | None) -> None:

@@ -13,11 +13,13 @@ from typing import Final, Literal, TypeAlias
 
 from messages.tools._base import ToolRequest
 from messages.tools.history import HistoryRequest, MutationRequest, ResumeRequest, RevisionRequest
+from messages.tools.lifecycle import CorrectRequest, MergeRequest, UnmergeRequest, WithdrawRequest
 from messages.tools.ontology import OntologyRequest
 from messages.tools.pages import EditBodyRequest, SavePageRequest
 from messages.tools.records import RecordRequest, RecordsRequest
 from messages.tools.remember import RememberRequest
 from messages.tools.search import GrepRequest, LookupRequest
+from messages.tools.statements import AnnotateRequest, CreateClaimRequest, CreateRelationshipRequest
 from messages.tools.status import StatusRequest
 
 Action: TypeAlias = Literal["read", "write"]
@@ -140,6 +142,57 @@ _SPECS: Final = (
         "replacement). start and end are UTF-16 offsets over the full body, as knowledge_record windows count them, at "
         "exactly the revision and hash you read; nothing is searched or shifted. For a whole new text use "
         "knowledge_save_page.",
+        _REPLACE,
+    ),
+    _write(
+        CreateClaimRequest,
+        "Save one claim with full control: kind, origin, attribution, entities, owner, dates, dependencies, and cited "
+        "evidence that is checked against its source. Use it when ingesting documents; for facts from the "
+        "conversation knowledge_remember is simpler. Resolve every page first; leave unknown owners and dates out. "
+        "agent_inference marks your own conclusion.",
+        _ADD,
+    ),
+    _write(
+        CreateRelationshipRequest,
+        "Connect two pages by a typed relationship such as works_at or part_of, with evidence. Look both pages up and "
+        "read the label with knowledge_ontology: it says which page types may stand at each end and which fields it "
+        "has. An existing relationship is never overwritten; another one with its own evidence may join the same "
+        "pages. To replace a wrong one use knowledge_correct.",
+        _ADD,
+    ),
+    _write(
+        AnnotateRequest,
+        "Add metadata to a saved record without touching its words or lifecycle: source page, doubts about identity, "
+        "confidence in who said it, links to what it continues, a test-data mark, more evidence, or the entities a "
+        "claim is about. Read the record first. To change what a claim says use knowledge_correct.",
+        _REPLACE,
+    ),
+    _write(
+        CorrectRequest,
+        "Replace a wrong claim or relationship by a right one: the original stays as superseded, the replacement is a "
+        "new record with its own evidence. Use it when the user corrects something that was saved. Send the complete "
+        "replacement, of the same kind. impact lists what rests on the old one and pages that still repeat its words: "
+        "look at them. Page prose is edited with knowledge_save_page or knowledge_edit_body.",
+        _REPLACE,
+    ),
+    _write(
+        WithdrawRequest,
+        "Retract one page, claim or relationship that should not count any more, keeping its history. There is no "
+        "undo: a new record would be needed. Nothing else changes; impact lists what depends on it, names it or "
+        "repeats it. If something else is true instead, use knowledge_correct.",
+        _REPLACE,
+    ),
+    _write(
+        MergeRequest,
+        "Merge two pages about the same person or thing: the source becomes a redirect to the destination, which gains "
+        "its names, tags, evidence and missing fields. Read both pages first and be sure; they must be of one type. "
+        "Send body to combine their texts. knowledge_unmerge takes it back.",
+        _REPLACE,
+    ),
+    _write(
+        UnmergeRequest,
+        "Undo a merge of pages that turned out to be different: the merged page is active again and the other one "
+        "loses what it was given, unless that was edited since; kept lists what stayed. Use the merged page's id.",
         _REPLACE,
     ),
     _read(

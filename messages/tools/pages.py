@@ -10,11 +10,20 @@ from typing import Annotated, ClassVar, Final, Self
 from pydantic import Field, model_validator
 
 from messages.arguments import Arguments
-from messages.pieces import Bool, Fields, Hash, Integer, Items, RecordId, Sha256, Text, Token, Uuid, refused
-from messages.tools._base import OFFSET_MAX, Offset, Tag, Title, TypeName, WriteRequest
+from messages.pieces import Bool, Fields, Hash, Integer, Items, RecordId, Sha256, Text, Token, refused
+from messages.tools._base import (
+    OFFSET_MAX,
+    REVISION_MAX,
+    FencedRequest,
+    Offset,
+    RecordFence,
+    Tag,
+    Title,
+    TypeName,
+    WriteRequest,
+)
 from messages.vocabulary import ATTRIBUTION_MAX_CHARS, BODY_ARGUMENT_MAX_CHARS, REASON_MAX_CHARS
 
-REVISION_MAX: Final = 2**53 - 1
 PATH_MAX_CHARS: Final = 500
 FILENAME_MAX_CHARS: Final = 255
 QUOTE_MAX_CHARS: Final = 4_000
@@ -107,18 +116,11 @@ class SavePageRequest(WriteRequest):
         return self
 
 
-class EditBodyRequest(WriteRequest):
+class EditBodyRequest(RecordFence, FencedRequest):
     """One range of a page's body, replaced at exact UTF-16 offsets; equal offsets insert, an empty text deletes."""
 
     tool: ClassVar[str] = "knowledge_edit_body"
 
-    expected_vault_id: Uuid = Field(description="Vault ID from knowledge_status.")
-    expected_ontology_fingerprint: Sha256 = Field(
-        description="Fingerprint from knowledge_ontology or the last receipt."
-    )
-    id: RecordId = Field(description="The page.")
-    expected_revision: Annotated[int, Integer(1, REVISION_MAX)] = Field(description="Revision you read.")
-    expected_hash: Hash = Field(description="Hash you read (16+ characters).")
     start: Offset = Field(description="First UTF-16 offset of the range, over the full body.")
     end: Offset = Field(description="Offset after the range; equal to start to insert.")
     replacement: Annotated[str, Text(max_units=BODY_ARGUMENT_MAX_CHARS, may_be_blank=True)] = Field(

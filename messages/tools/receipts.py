@@ -22,7 +22,10 @@ _AGENT_KEYS: Final = ("id", "revision", "hash", "ontologyFingerprint", "items", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """A complete receipt. ``id, revision, hash, path`` are absent where a publication has several equal records."""
+    """A complete receipt. ``id, revision, hash, path`` are absent where a publication has several equal records.
+
+    ``reason`` is the writer's own, where the tool asks for one.
+    """
 
     request_id: str
     operation: str
@@ -36,7 +39,9 @@ class Receipt:
     path: str | None = None
     target_id: str | None = None
     items: Sequence[JsonObject] = ()
+    reason: str | None = None
     impact: JsonObject | None = None
+    kept: Sequence[JsonObject] = ()
     budget: JsonObject | None = None
 
     def to_json(self) -> JsonObject:
@@ -53,7 +58,9 @@ class Receipt:
             "at": self.at,
             "ontologyFingerprint": self.ontology_fingerprint,
             "items": list(self.items) or None,
+            "reason": self.reason,
             "impact": self.impact,
+            "kept": list(self.kept) or None,
             "budget": self.budget,
             "indexed": False,
         }

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import json
-import socket
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Final, Literal
+from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from mcp_types import version as sdk
 
 import host_bridge
 from host_bridge import mcp, mcp_greeting
-from host_bridge.mcp import McpHost, McpSession
-from host_bridge.transport import LineReader, Outbox, Oversize
-from messages.audience import OwnerPrivate
-from messages.json_types import JsonObject, JsonValue
+from host_bridge.mcp import McpHost
+from host_bridge.transport import Oversize
+from messages.json_types import JsonObject
 from messages.schemas import PROFILES, export_tools
 from tests.host_bridge.fake_bridge import FakePending, KnowledgeBridge
+from tests.host_bridge.mcp_session import ERAS, Era, Served, mapping, only_text
 
-Era = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
-ERAS: Final[tuple[Era, ...]] = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 BOTH: Final[tuple[Era, ...]] = ("2025-11-25", "2026-07-28")
-_ENVELOPE: Final[JsonObject] = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 PATIENCE = 20.0
 
 
@@ -46,76 +38,6 @@ class Bridge(KnowledgeBridge):
     def wait_held(self) -> FakePending:
         assert self.arrived.acquire(timeout=PATIENCE)
         return self.held[-1]
-
-
-class Served:
-    """One MCP session of one host, opened in one of the two eras, and its raw lines."""
-
-    def __init__(self, host: McpHost, era: Era = "2025-11-25", profile: str | None = None) -> None:
-        self.era = era
-        self.ours, self.theirs = socket.socketpair()
-        self.outbox = Outbox(self.ours.fileno(), name="test")
-        self.session: McpSession = host.open(self.outbox, OwnerPrivate("main"), profile)
-        self._reader = LineReader(self.ours.fileno())
-        self._thread = threading.Thread(target=self._feed)
-        self._thread.start()
-        self._answers = LineReader(self.theirs.fileno())
-        self._lines = iter(self._answers)
-
-    def _feed(self) -> None:
-        for line in self._reader:
-            self.session.feed(line)
-
-    def send(self, line: bytes) -> None:
-        self.theirs.sendall(line + b"\n")
-
-    def request(self, request_id: JsonValue, method: str, params: JsonObject) -> None:
-        if self.era == "2026-07-28":
-            params = {**params, "_meta": {**_ENVELOPE, **_mapping(params.get("_meta", {}))}}
-        message: JsonObject = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-        self.send(json.dumps(message).encode())
-
-    def call(self, request_id: JsonValue, arguments: JsonValue, **more: JsonValue) -> None:
-        self.request(request_id, "tools/call", {"name": "knowledge_status", "arguments": arguments, **more})
-
-    def open(self) -> Mapping[str, JsonValue]:
-        """The handshake, or ``server/discover`` in the newer era; its result."""
-        client: JsonObject = {"name": "test", "version": "1"}
-        if self.era == "2026-07-28":
-            self.request("open", "server/discover", {})
-        else:
-            params: JsonObject = {"protocolVersion": self.era, "capabilities": {}, "clientInfo": client}
-            self.request("open", "initialize", params)
-        answer = self.answer()
-        assert answer["id"] == "open"
-        if self.era != "2026-07-28":
-            self.send(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-        return _mapping(answer["result"])
-
-    def result(self) -> Mapping[str, JsonValue]:
-        return _mapping(self.answer()["result"])
-
-    def failure(self) -> Mapping[str, JsonValue]:
-        """The facts of a result that is an error, in its one text block."""
-        result = self.result()
-        assert result["isError"] is True
-        return _mapping(json.loads(only_text(result)))
-
-    def answer(self) -> JsonObject:
-        line = next(self._lines)
-        assert isinstance(line, bytes)
-        message: JsonObject = json.loads(line)
-        return message
-
-    def close(self) -> None:
-        self._reader.stop()
-        self._thread.join()
-        self.session.close()
-        self.outbox.close()
-        for end in (self.ours, self.theirs):
-            end.close()
-        self._reader.close()
-        self._answers.close()
 
 
 @pytest.fixture(scope="module")
@@ -139,23 +61,6 @@ def served(host: McpHost, request: pytest.FixtureRequest) -> Iterator[Served]:
     made.close()
 
 
-def only_text(result: Mapping[str, JsonValue]) -> str:
-    """The text of a result that has exactly one block, and nothing that would hide it."""
-    content = result["content"]
-    assert isinstance(content, list)
-    assert len(content) == 1
-    assert set(content[0]) == {"type", "text"}
-    assert content[0]["type"] == "text"
-    assert set(result) <= {"content", "isError", "resultType", "_meta"}
-    assert isinstance(content[0]["text"], str)
-    return content[0]["text"]
-
-
-def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
-    assert isinstance(value, Mapping)
-    return value
-
-
 @pytest.mark.parametrize("era", ERAS)
 def test_every_protocol_version_is_served_with_name_version_and_instructions(host: McpHost, era: Era) -> None:
     session = Served(host, era)
@@ -164,7 +69,7 @@ def test_every_protocol_version_is_served_with_name_version_and_instructions(hos
     assert host_bridge.__version__ in json.dumps(opened)
     if era != "2026-07-28":
         assert opened["protocolVersion"] == era
-        assert _mapping(opened["serverInfo"])["name"] == "knowledge"
+        assert mapping(opened["serverInfo"])["name"] == "knowledge"
     session.close()
 
 
@@ -210,7 +115,7 @@ def test_tools_are_listed_in_one_page_with_all_four_annotations_and_the_same_byt
     served.request(1, "tools/list", {})
     first, second = served.answer(), served.answer()
     assert first == second
-    result = _mapping(first["result"])
+    result = mapping(first["result"])
     assert "nextCursor" not in result
     tools = result["tools"]
     assert isinstance(tools, list)
@@ -258,7 +163,7 @@ def test_a_permit_revoked_before_the_bytes_left_gives_the_refusal(served: Served
 
 def test_an_unknown_tool_is_a_protocol_error(served: Served) -> None:
     served.request(1, "tools/call", {"name": "knowledge_nothing", "arguments": {}})
-    error = _mapping(served.answer()["error"])
+    error = mapping(served.answer()["error"])
     assert error["code"] == -32602
 
 
@@ -337,7 +242,7 @@ def test_a_line_without_an_id_to_echo_is_answered_under_null_and_the_session_goe
     served.send(line)
     answer = served.answer()
     assert answer["id"] is None
-    assert _mapping(answer["error"])["code"] == number
+    assert mapping(answer["error"])["code"] == number
     served.call(1, {})
     assert served.answer()["id"] == 1
     assert not served.session.calls
@@ -370,8 +275,8 @@ def test_a_malformed_request_with_an_id_is_answered(served: Served, line: bytes)
 
 def test_an_oversized_line_is_a_typed_refusal(served: Served) -> None:
     served.session.feed(Oversize(8 << 20))
-    error = _mapping(served.answer()["error"])
-    assert _mapping(error["data"])["code"] == "limit_exceeded"
+    error = mapping(served.answer()["error"])
+    assert mapping(error["data"])["code"] == "limit_exceeded"
 
 
 def test_an_id_that_is_still_open_is_not_answered_twice(served: Served, bridge: Bridge) -> None:
@@ -408,7 +313,7 @@ def test_many_calls_run_side_by_side_and_each_gets_its_own_answer(served: Served
     answers = [served.answer() for _ in range(20)]
     assert {answer["id"] for answer in answers} == set(range(20))
     for answer in answers:
-        assert json.loads(only_text(_mapping(answer["result"])))["name"] == str(answer["id"])
+        assert json.loads(only_text(mapping(answer["result"])))["name"] == str(answer["id"])
 
 
 def test_a_client_that_asked_for_progress_hears_that_a_long_call_lives(
@@ -419,11 +324,11 @@ def test_a_client_that_asked_for_progress_hears_that_a_long_call_lives(
     pending = bridge.wait_held()
     beat = served.answer()
     assert beat["method"] == "notifications/progress"
-    assert _mapping(beat["params"])["progressToken"] == "t"
+    assert mapping(beat["params"])["progressToken"] == "t"
     pending.settle({"done": True})
     while "method" in (answer := served.answer()):
         pass
-    assert only_text(_mapping(answer["result"])) == '{"done":true}'
+    assert only_text(mapping(answer["result"])) == '{"done":true}'
 
 
 def test_calls_after_the_shutdown_began_are_refused_as_stopping(served: Served) -> None:

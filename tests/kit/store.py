@@ -22,7 +22,7 @@ from host_bridge.config import Configuration, parse_configuration
 from messages.audience import Audience, Conversation, OwnerPrivate
 from messages.errors import KnowledgeError
 from messages.json_types import JsonObject, JsonValue
-from messages.tools import GitState, parse_arguments, tool_spec
+from messages.tools import GitState, WriteRequest, parse_arguments, tool_spec
 from messages.vocabulary import PRIVATE, Partition
 from storage import files
 from storage.evidence import VerdictCache, verify
@@ -119,7 +119,7 @@ class Desk:
         """
         given = dict(arguments or {})
         name = f"knowledge_{tool}"
-        if tool in ("remember", "save_page") and "requestId" not in given:
+        if issubclass(tool_spec(name).request, WriteRequest) and "requestId" not in given:
             self._requests += 1
             given["requestId"] = request_id(self._requests)
         request = parse_arguments(name, given)
@@ -216,6 +216,28 @@ class Desk:
     def page(self, title: str, type: str = "project", body: str = "About it.", **more: JsonValue) -> JsonObject:
         """Create a page."""
         return self.call("save_page", {"title": title, "type": type, "body": body, **more})
+
+    def vault(self, partition: Partition = PRIVATE) -> JsonObject:
+        """The arguments by which a write names the vault and the ontology that it expects."""
+        status = self.call("status", partition=partition)
+        return {
+            "expectedVaultId": status["vaultId"],
+            "expectedOntologyFingerprint": status["ontologyFingerprint"],
+        }
+
+    def observed(self, record_id: JsonValue) -> JsonObject:
+        """The arguments by which a write names one record as it is now."""
+        found = self.record(record_id)
+        return {"id": found["id"], "expectedRevision": found["revision"], "expectedHash": found["hash"]}
+
+    def retained(self, text: str, partition: Partition = PRIVATE, **narrowed: JsonValue) -> JsonObject:
+        """Evidence that a write can cite: the excerpt of a claim that was remembered for it."""
+        saved = self.call("remember", remembering(f"Noted: {text}", excerpt=text), partition=partition)
+        [item] = items_of(saved)
+        entry = self.partition(partition).catalogue.one(str(item["id"]))
+        assert entry is not None
+        [citation] = self.session.partition(partition).load(entry).evidence
+        return {"path": citation.path, "sha256": citation.sha256, **narrowed}
 
     def record(self, record_id: JsonValue, **more: JsonValue) -> JsonObject:
         """The ``record`` member of a single read; fails when it is null."""

@@ -174,12 +174,16 @@ def test_an_unknown_profile_or_format_is_refused_with_the_known_ones() -> None:
     assert format.value.fields["allowed"] == list(TOOL_FORMATS)
 
 
+CHANGING = ("save_page", "edit_body", "annotate", "correct", "withdraw", "merge", "unmerge")
+"""Tools after which a record no longer says what it said."""
+
+
 def test_hints_agree_with_the_right_that_a_tool_needs() -> None:
     for tool in export_tools("mcp"):
         spec = CATALOGUE[str(tool["name"])]
         assert tool["annotations"] == {
             "readOnlyHint": spec.action == "read",
-            "destructiveHint": spec.name in ("knowledge_save_page", "knowledge_edit_body"),
+            "destructiveHint": spec.name.removeprefix("knowledge_") in CHANGING,
             "idempotentHint": True,
             "openWorldHint": False,
         }

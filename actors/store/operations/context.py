@@ -18,7 +18,6 @@ from actors.store.upkeep import Found, UpkeepStep
 from messages.errors import (
     DeletionsRefused,
     IndexUnavailable,
-    InvalidArgument,
     OntologyChanged,
     PublicationPending,
     RequestIdReused,
@@ -47,7 +46,7 @@ from storage.publication import FileChange, Intent, Receipt
 from storage.records import format_instant, utf16
 from storage.search import SearchIndex
 from storage.session import PartitionSession
-from storage.state.catalogue_reader import CatalogueReader, Entry
+from storage.state.catalogue_reader import CatalogueReader
 
 Outcome: TypeAlias = "JsonObject | Need"
 Blocked: TypeAlias = PublicationPending | DeletionsRefused | ScanIncomplete
@@ -230,6 +229,10 @@ def fixed_receipt(
     hash: str | None = None,
     path: str | None = None,
     items: Sequence[JsonObject] = (),
+    target_id: str | None = None,
+    impact: JsonObject | None = None,
+    kept: Sequence[JsonObject] = (),
+    reason: str | None = None,
 ) -> JsonObject:
     """The part of a receipt that is known before acceptance; state and request id are the publication's to add."""
     complete = ToolReceipt(
@@ -242,6 +245,10 @@ def fixed_receipt(
         hash=hash,
         path=path,
         items=items,
+        target_id=target_id,
+        impact=impact,
+        kept=kept,
+        reason=reason,
     ).to_json()
     return {key: value for key, value in complete.items() if key not in ("state", "requestId")}
 
@@ -252,16 +259,3 @@ def next_instant(context: OperationContext) -> int:
     A record dated more than a day ahead of the clock, by a hand or a wrong clock, does not pull later ones along.
     """
     return max(context.now_ms, context.catalogue.latest_recorded_at(context.now_ms + CLOCK_TOLERANCE_MS) + 1)
-
-
-def one_page(context: OperationContext, record_id: str, *, field: str) -> Entry:
-    """The active page of an id that an argument names, merge redirects followed. Raises ``InvalidArgument``."""
-    entry = context.catalogue.one(record_id)
-    page = None if entry is None else context.catalogue.follow_merges(entry)
-    if page is None or page.kind != "page" or page.lifecycle != "active":
-        raise InvalidArgument(
-            f"{field} names no active page of this partition; look the page up first.",
-            field=field,
-            reason="unknown_page",
-        )
-    return page

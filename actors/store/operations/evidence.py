@@ -12,15 +12,20 @@ from storage.evidence import unchanged
 from storage.records import EvidenceCitation
 
 
-def attached(context: OperationContext, arguments: Sequence[EvidenceArgument]) -> tuple[EvidenceCitation, ...]:
+def attached(
+    context: OperationContext, arguments: Sequence[EvidenceArgument], *, field: str = "attachments"
+) -> tuple[EvidenceCitation, ...]:
     """The citations that the arguments stand for, completed from the source's own descriptor.
 
-    Raises ``EvidenceInvalid`` for a file that nothing in this partition retains under that hash.
+    ``field`` is the argument that errors name. Raises ``EvidenceInvalid`` for a file that nothing in this partition
+    retains under that hash.
     """
-    return tuple(_citation(context, argument, index) for index, argument in enumerate(arguments))
+    return tuple(_citation(context, argument, f"{field}[{index}]") for index, argument in enumerate(arguments))
 
 
-def unverified(context: OperationContext, citations: Sequence[EvidenceCitation]) -> tuple[EvidenceCitation, ...]:
+def unverified(
+    context: OperationContext, citations: Sequence[EvidenceCitation], *, field: str = "attachments"
+) -> tuple[EvidenceCitation, ...]:
     """Those whose verification has still to be asked for; raises ``EvidenceInvalid`` for one that failed it."""
     missing: list[EvidenceCitation] = []
     for index, citation in enumerate(citations):
@@ -30,17 +35,17 @@ def unverified(context: OperationContext, citations: Sequence[EvidenceCitation])
             missing.append(citation)
         elif verdict.problem is not None:
             raise EvidenceInvalid(
-                f"attachments[{index}]: {verdict.message}", field=f"attachments[{index}]", reason=verdict.problem
+                f"{field}[{index}]: {verdict.message}", field=f"{field}[{index}]", reason=verdict.problem
             )
     return tuple(missing)
 
 
-def _citation(context: OperationContext, argument: EvidenceArgument, index: int) -> EvidenceCitation:
+def _citation(context: OperationContext, argument: EvidenceArgument, field: str) -> EvidenceCitation:
     descriptor = _descriptor(context, argument)
     if descriptor is None:
         raise EvidenceInvalid(
-            f"attachments[{index}] names no source that is retained here under this hash.",
-            field=f"attachments[{index}]",
+            f"{field} names no source that is retained here under this hash.",
+            field=field,
             reason="not_retained",
         )
     return EvidenceCitation(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from actors.store.operations.claim_titles import claim_title
 from actors.store.operations.context import (
     OperationContext,
     Outcome,
@@ -31,14 +30,8 @@ from storage.records import (
     format_instant,
     parse_date,
     render_new,
-    utf16,
 )
 from storage.state.catalogue import claim_key
-
-TITLE_UNITS: Final = 80
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?。！？])(?:\s|$)|(?<=[。！？])")
-# "Dr.", "St.", "No.", an initial: a point that belongs to its word and ends no sentence.
-_ABBREVIATION: Final = re.compile(r"(?:^|\s)[A-Z][a-z]{0,2}\.$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +87,6 @@ def remember(context: OperationContext, request: RememberRequest) -> Outcome:
     )
     receipt = fixed_receipt(context, "remember", at_ms=recorded, items=[item.to_json() for item in shown])
     return publish(context, request, "remember", changes, receipt)
-
-
-def claim_title(text: str) -> str:
-    """The first sentence, at most 80 units and cut at a word (decisions.md section 5, Duplicates)."""
-    line = " ".join(text.split())
-    ends = (found.start() for found in _SENTENCE_END.finditer(line))
-    sentence = line[: next((end for end in ends if not _ABBREVIATION.search(line, 0, end)), len(line))]
-    if utf16.length(sentence) <= TITLE_UNITS:
-        return sentence
-    cut = utf16.clip(sentence, TITLE_UNITS - 1)
-    head, space, _ = cut.rpartition(" ")
-    return f"{head if space and utf16.length(head) * 2 >= TITLE_UNITS else cut}…"
 
 
 def _claim(

@@ -7,14 +7,17 @@ from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.edit_body import edit_body
 from actors.store.operations.grep import grep
 from actors.store.operations.history import history, mutation, resume, revision
+from actors.store.operations.lifecycle import correct, withdraw
 from actors.store.operations.looking_after import accept_deletions, operator_diagnostics, operator_status
 from actors.store.operations.lookup import lookup
 from actors.store.operations.maintenance import maintain
+from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
 from actors.store.operations.record import record
 from actors.store.operations.records import records
 from actors.store.operations.remember import remember
 from actors.store.operations.save_page import save_page
+from actors.store.operations.statements import annotate, create_claim, create_relationship
 from actors.store.operations.status import status
 from actors.store.upkeep import UpkeepStep
 from messages.operator import (
@@ -24,10 +27,15 @@ from messages.operator import (
     OperatorStatusRequest,
 )
 from messages.tools import (
+    AnnotateRequest,
+    CorrectRequest,
+    CreateClaimRequest,
+    CreateRelationshipRequest,
     EditBodyRequest,
     GrepRequest,
     HistoryRequest,
     LookupRequest,
+    MergeRequest,
     MutationRequest,
     OntologyRequest,
     RecordRequest,
@@ -38,6 +46,8 @@ from messages.tools import (
     SavePageRequest,
     StatusRequest,
     ToolRequest,
+    UnmergeRequest,
+    WithdrawRequest,
 )
 
 
@@ -64,6 +74,20 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return save_page(context, request)
         case EditBodyRequest():
             return edit_body(context, request)
+        case CreateClaimRequest():
+            return create_claim(context, request)
+        case CreateRelationshipRequest():
+            return create_relationship(context, request)
+        case AnnotateRequest():
+            return annotate(context, request)
+        case CorrectRequest():
+            return correct(context, request)
+        case WithdrawRequest():
+            return withdraw(context, request)
+        case MergeRequest():
+            return merge(context, request)
+        case UnmergeRequest():
+            return unmerge(context, request)
         case HistoryRequest():
             return history(context, request)
         case RevisionRequest():

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from actors.store.operations.context import OperationContext
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject, JsonValue
-from storage.ontology import validate_page, validate_relationship
+from storage.ontology import Resolve, validate_page, validate_relationship
 from storage.records import Finding, Record
 from storage.state.catalogue_reader import Entry
 
@@ -55,18 +55,43 @@ def judged_beside_others(context: OperationContext, entry: Entry, record: Record
             ]
 
 
-def require_valid_page(context: OperationContext, page_type: str, fields: Mapping[str, JsonValue]) -> str:
-    """The canonical type of a page that is about to be saved; raises ``InvalidArgument`` naming every problem."""
+def require_valid_page(
+    context: OperationContext,
+    page_type: str,
+    fields: Mapping[str, JsonValue],
+    type_of: Resolve | None = None,
+    at: str = "",
+) -> str:
+    """The canonical type of a page that is about to be saved; raises ``InvalidArgument`` naming every problem.
+
+    ``type_of`` resolves the pages that fields name, by default among those that are stored.
+    """
     ontology = context.session.ontology
-    findings = validate_page(ontology, page_type, fields, lambda found: page_type_of_id(context, found))
+    resolve = type_of or (lambda found: page_type_of_id(context, found))
+    _require_none(validate_page(ontology, page_type, fields, resolve), at)
+    known = ontology.page_type(page_type)
+    assert known is not None, "a type without findings exists"
+    return known.name
+
+
+def require_valid_relationship(context: OperationContext, record: Record, type_of: Resolve, at: str = "") -> None:
+    """Refuse a relationship whose label, ends or fields the ontology does not allow, naming every problem.
+
+    ``at`` is the path of its arguments in the request.
+    """
+    ontology = context.session.ontology
+    findings = validate_relationship(ontology, record.label, record.from_id, record.to_id, record.fields, type_of)
+    _require_none(findings, at)
+
+
+def _require_none(findings: Sequence[Finding], at: str = "") -> None:
     if findings:
         first = findings[0]
         raise InvalidArgument(
             first.message,
-            field=first.field,
+            field=f"{at}{first.field}",
             reason=first.code,
-            problems=[{"field": found.field, "reason": found.code, "message": found.message} for found in findings],
+            problems=[
+                {"field": f"{at}{found.field}", "reason": found.code, "message": found.message} for found in findings
+            ],
         )
-    known = ontology.page_type(page_type)
-    assert known is not None, "a type without findings exists"
-    return known.name

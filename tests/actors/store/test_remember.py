@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.store.operations.remember import claim_title
+from actors.store.operations.claim_titles import claim_title
 from messages.errors import (
     EvidenceInvalid,
     InvalidArgument,
