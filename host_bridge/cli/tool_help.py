@@ -53,6 +53,14 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
         },
         "knowledge_mutation": {"requestId": _UUID},
         "knowledge_ontology": {},
+        "knowledge_publish_batch": {
+            **_FENCED,
+            "items": [
+                {"kind": "page", "ref": "lighthouse", "title": "Lighthouse", "type": "project", "body": "What it is."},
+                {"kind": "claim", "body": "Lighthouse ships on Friday.", "claim_kind": "commitment",
+                 "entities": ["$lighthouse"], **_SAID},
+            ],
+        },
         "knowledge_record": {"id": _ID, "includeEvidence": True},
         "knowledge_records": {"kind": "claim", "limit": 10},
         "knowledge_remember": {

@@ -26,6 +26,7 @@ from messages.tools._rows import (
     rows_within,
     short_hash,
 )
+from messages.tools.batch import BatchContent, BatchItem, PublishBatchRequest
 from messages.tools.catalogue import CATALOGUE, Action, Annotations, ToolSpec
 from messages.tools.history import (
     ContentField,
@@ -41,7 +42,7 @@ from messages.tools.history import (
 )
 from messages.tools.lifecycle import CorrectRequest, MergeRequest, Replacement, UnmergeRequest, WithdrawRequest
 from messages.tools.ontology import OntologyRequest, OntologyView
-from messages.tools.pages import EditBodyRequest, EvidenceArgument, SavePageRequest
+from messages.tools.pages import EditBodyRequest, EvidenceArgument, PageArguments, SavePageRequest
 from messages.tools.receipts import (
     ExistingPage,
     Receipt,
@@ -89,6 +90,8 @@ __all__ = [
     "Action",
     "AnnotateRequest",
     "Annotations",
+    "BatchContent",
+    "BatchItem",
     "ClaimArguments",
     "ClaimRow",
     "ContentField",
@@ -112,8 +115,10 @@ __all__ = [
     "MutationRequest",
     "OntologyRequest",
     "OntologyView",
+    "PageArguments",
     "PageRef",
     "PageRow",
+    "PublishBatchRequest",
     "Receipt",
     "RecordRequest",
     "RecordView",

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from messages.tools._base import ToolRequest
+from messages.tools.batch import PublishBatchRequest
 from messages.tools.history import HistoryRequest, MutationRequest, ResumeRequest, RevisionRequest
 from messages.tools.lifecycle import CorrectRequest, MergeRequest, UnmergeRequest, WithdrawRequest
 from messages.tools.ontology import OntologyRequest
@@ -159,6 +160,13 @@ _SPECS: Final = (
         "has. An existing relationship is never overwritten; another one with its own evidence may join the same "
         "pages. To replace a wrong one use knowledge_correct.",
         _ADD,
+    ),
+    _write(
+        PublishBatchRequest,
+        "Save up to 50 pages, claims and relationships of one source together, all or none, with one receipt. Use it "
+        "when ingesting a document or meeting. Give an item a ref and call it $ref wherever another item needs its id, "
+        "also as [[$ref|label]] in a page's body. An item with id edits that page. Errors name items[n].",
+        _REPLACE,
     ),
     _write(
         AnnotateRequest,

@@ -68,10 +68,8 @@ class EvidenceArgument(Arguments):
         return self
 
 
-class SavePageRequest(WriteRequest):
-    """A complete page. Left-out collections are kept, empty ones cleared, given ones replaced."""
-
-    tool: ClassVar[str] = "knowledge_save_page"
+class PageArguments(Arguments):
+    """A complete page, new or edited. Left-out collections are kept, empty ones cleared, given ones replaced."""
 
     id: RecordId | None = Field(default=None, description="Edit this page; leave out to create.")
     expected_revision: Annotated[int, Integer(1, REVISION_MAX)] | None = Field(
@@ -98,22 +96,33 @@ class SavePageRequest(WriteRequest):
     )
     allow_same_title: Bool = Field(default=False, description="true: create beside an active page of this title.")
 
+    @model_validator(mode="after")
+    def _fenced(self) -> Self:
+        check_page_fences(self.id, self.expected_revision, self.expected_hash)
+        return self
+
+
+def check_page_fences(record_id: str | None, revision: int | None, digest: str | None) -> None:
+    """Refuse an edit without both fences, and a create with one."""
+    fences = {"expectedRevision": revision, "expectedHash": digest}
+    for name, fence in fences.items():
+        if record_id is not None and fence is None:
+            raise refused("missing", "is required to edit a page: read it first", ["id", *fences], field=name)
+        if record_id is None and fence is not None:
+            raise refused("conflict", "needs id: a new page has no revision yet", ["id", *fences], field=name)
+
+
+class SavePageRequest(PageArguments, WriteRequest):
+    """One page, created or edited."""
+
+    tool: ClassVar[str] = "knowledge_save_page"
+
     @property
     def creates(self) -> bool:
         return self.id is None
 
     def flush_identity(self) -> tuple[str, ...]:
         return (self.title,)
-
-    @model_validator(mode="after")
-    def _fenced(self) -> Self:
-        fences = {"expectedRevision": self.expected_revision, "expectedHash": self.expected_hash}
-        for name, fence in fences.items():
-            if self.id is not None and fence is None:
-                raise refused("missing", "is required to edit a page: read it first", ["id", *fences], field=name)
-            if self.id is None and fence is not None:
-                raise refused("conflict", "needs id: a new page has no revision yet", ["id", *fences], field=name)
-        return self
 
 
 class EditBodyRequest(RecordFence, FencedRequest):

@@ -122,6 +122,26 @@ def test_two_pages_are_merged_and_unmerged(door: Door) -> None:
     assert [mapping(hit)["id"] for hit in hits] == [alex["id"]]
 
 
+def test_a_batch_is_published_as_a_whole(door: Door) -> None:
+    ids = numbers()
+    base = said(door, ids)
+    vault = {name: value for name, value in base.items() if name.startswith("expected")}
+    claim = {"kind": "claim", "body": "Alex likes tea.", "claim_kind": "fact", "assertion_origin": "source"}
+    saved = door(
+        "publish_batch",
+        requestId=next(ids),
+        items=[
+            {**claim, "entities": ["$alex"], "attribution": base["attribution"], "evidence": base["evidence"]},
+            {"kind": "page", "ref": "alex", "title": "Alex", "type": "person", "body": ""},
+        ],
+        **vault,
+    )
+    first, second = items_of(saved)
+    pages = mapping(door("record", id=first["id"])["record"])["pages"]
+    assert isinstance(pages, list)
+    assert mapping(pages[0])["id"] == second["id"]
+
+
 # --- at the same time ---------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from actors.store.operations.validity import page_type_of_id
 from messages.errors import InvalidArgument, LimitExceeded
 from messages.json_types import JsonObject
 from messages.tools import WriteRequest, tool_spec
-from messages.vocabulary import RECORD_MAX_BYTES
+from messages.vocabulary import RECORD_MAX_BYTES, RecordKind
 from storage.publication import FileChange
 from storage.records import Record, Scope, changes_between, content_hash, format_instant, render_new, rewrite
 from storage.state.catalogue_reader import Entry
@@ -41,6 +41,15 @@ class Draft:
         return {"id": self.record.id, "revision": self.record.revision, "hash": self.hash}
 
 
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A record of this publication that is still to be drafted, for those that name it before."""
+
+    kind: RecordKind
+    title: str = ""
+    type: str | None = None
+
+
 class Drafts:
     """Collects the drafts of one publication, in the order in which they are made."""
 
@@ -49,6 +58,7 @@ class Drafts:
         self._filing = Filing(context)
         self._at = next_instant(context)
         self._drafts: dict[str, Draft] = {}
+        self._announced: dict[str, Announced] = {}
         self._created = 0
 
     @property
@@ -62,6 +72,10 @@ class Drafts:
         return format_instant(self._at)
 
     # --- making ---------------------------------------------------------------------------------------------
+
+    def announce(self, record_id: str, record: Announced) -> None:
+        """Let records that are drafted before this one name it. The caller drafts it, or publishes nothing."""
+        self._announced[record_id] = record
 
     def create(self, record: Record) -> Draft:
         """A new record; its times and scope are filled in here, each a millisecond after the one before."""
@@ -115,6 +129,9 @@ class Drafts:
         drafted = self._drafts.get(record_id)
         if drafted is not None and drafted.record.kind == "page" and drafted.record.lifecycle == "active":
             return record_id
+        announced = self._announced.get(record_id)
+        if announced is not None and announced.kind == "page":
+            return record_id
         entry = self._context.catalogue.one(record_id)
         page = None if entry is None else self._context.catalogue.follow_merges(entry)
         if page is None or page.kind != "page" or page.lifecycle != "active":
@@ -134,7 +151,8 @@ class Drafts:
         """The ids of records that exist here or are drafted. Raises ``InvalidArgument`` for another."""
         found = tuple(dict.fromkeys(record_ids))
         for index, record_id in enumerate(found):
-            if record_id not in self._drafts and not self._context.catalogue.by_id(record_id):
+            known = record_id in self._drafts or record_id in self._announced
+            if not known and not self._context.catalogue.by_id(record_id):
                 raise InvalidArgument(
                     f"{field}[{index}] names no record of this partition.",
                     field=f"{field}[{index}]",
@@ -144,14 +162,19 @@ class Drafts:
 
     def title_of(self, page_id: str) -> str:
         """The title of a page that :meth:`page` gave."""
-        drafted = self._drafts.get(page_id)
-        return (self._context.catalogue.title_of(page_id) if drafted is None else drafted.record.title) or ""
+        drafted, announced = self._drafts.get(page_id), self._announced.get(page_id)
+        if drafted is not None:
+            return drafted.record.title
+        return announced.title if announced is not None else self._context.catalogue.title_of(page_id) or ""
 
     def type_of(self, record_id: str) -> str | None:
         """The type of the current page with this id (:data:`storage.ontology.Resolve`)."""
         drafted = self._drafts.get(record_id)
         if drafted is not None:
             return drafted.record.type if drafted.record.kind == "page" else None
+        announced = self._announced.get(record_id)
+        if announced is not None:
+            return announced.type if announced.kind == "page" else None
         return page_type_of_id(self._context, record_id)
 
     # --- publishing -----------------------------------------------------------------------------------------

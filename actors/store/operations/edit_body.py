@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from actors.store.operations.context import (
-    OperationContext,
-    Outcome,
-    check_fences,
-    earlier_receipt,
-    next_instant,
-)
+from actors.store.operations.context import OperationContext, Outcome, check_fences, earlier_receipt
+from actors.store.operations.drafts import Drafts
 from actors.store.operations.fences import fenced_target
-from actors.store.operations.page_writes import publish_page
 from messages.errors import InvalidArgument
 from messages.tools import EditBodyRequest
-from storage.records import changes_between, format_instant, rewrite, utf16
+from storage.records import utf16
 
 
 def edit_body(context: OperationContext, request: EditBodyRequest) -> Outcome:
@@ -32,10 +24,8 @@ def edit_body(context: OperationContext, request: EditBodyRequest) -> Outcome:
     offsets = utf16.Offsets(before.body)
     start, end = _point(offsets, request.start, "start"), _point(offsets, request.end, "end")
     body = before.body[:start] + request.replacement + before.body[end:]
-    updated = next_instant(context)
-    after = replace(before, revision=entry.revision + 1, updated_at=format_instant(updated))
-    data = rewrite(context.session.source(entry), changes_between(before, after), body)
-    return publish_page(context, request, entry.path, entry.hash, data, after, updated)
+    drafts = Drafts(context)
+    return drafts.publish(request, main=drafts.revise(entry, before, body), reason=request.reason)
 
 
 def _point(offsets: utf16.Offsets, unit: int, field: str) -> int:

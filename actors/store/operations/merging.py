@@ -13,7 +13,7 @@ from actors.store.operations.context import OperationContext, Outcome, check_fen
 from actors.store.operations.drafts import Drafts
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.lifecycle import changed
-from actors.store.operations.page_writes import in_line_ends_of
+from actors.store.operations.page_drafts import in_line_ends_of
 from messages.errors import InvalidArgument, LimitExceeded
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import MergeRequest, UnmergeRequest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from actors.store.operations.claim_titles import claim_title
 from actors.store.operations.context import (
@@ -11,11 +10,8 @@ from actors.store.operations.context import (
     Outcome,
     check_fences,
     earlier_receipt,
-    fixed_receipt,
-    next_instant,
-    publish,
 )
-from actors.store.operations.filing import Filing
+from actors.store.operations.drafts import Drafts
 from actors.store.operations.names import subject_of
 from actors.store.operations.subjects import Subject
 from messages.tools import RememberedItem, RememberItem, RememberRequest, all_duplicates
@@ -25,20 +21,10 @@ from storage.publication import FileChange
 from storage.records import (
     EvidenceCitation,
     Record,
-    Scope,
     content_hash,
-    format_instant,
     parse_date,
-    render_new,
 )
 from storage.state.catalogue import claim_key
-
-
-@dataclass(frozen=True, slots=True)
-class _NewClaim:
-    path: str
-    data: bytes
-    record: Record
 
 
 def remember(context: OperationContext, request: RememberRequest) -> Outcome:
@@ -59,9 +45,7 @@ def remember(context: OperationContext, request: RememberRequest) -> Outcome:
         # Lines as evidence counts them: only LF ends one, whatever else Unicode calls a line break.
         end_line=excerpt.count(b"\n") + (not excerpt.endswith(b"\n")),
     )
-    filing = Filing(context)
-    recorded = next_instant(context)
-    claims: list[_NewClaim] = []
+    drafts = Drafts(context)
     shown: list[RememberedItem] = []
     new_keys: dict[str, RememberedItem] = {}
     for item in request.items:
@@ -72,41 +56,28 @@ def remember(context: OperationContext, request: RememberRequest) -> Outcome:
         if repeated is not None:
             shown.append(repeated)
             continue
-        claim = _claim(context, filing, request, item, entities, citation, recorded + len(claims))
-        claims.append(claim)
-        new_keys[key] = RememberedItem(
-            id=claim.record.id, revision=1, hash=content_hash(claim.data), subject=_shown(subject)
-        )
+        claim = drafts.create(_claim(context.new_id(), request, item, entities, citation))
+        new_keys[key] = RememberedItem(id=claim.record.id, revision=1, hash=claim.hash, subject=_shown(subject))
         shown.append(new_keys[key])
-    if not claims:
+    if not new_keys:
         return all_duplicates(shown, ontology_fingerprint=context.fingerprint)
-    filing.require_room(len(claims))
-    changes = (
-        FileChange(citation.path, None, excerpt),
-        *(FileChange(c.path, None, c.data, c.record.id, 1, "active") for c in claims),
-    )
-    receipt = fixed_receipt(context, "remember", at_ms=recorded, items=[item.to_json() for item in shown])
-    return publish(context, request, "remember", changes, receipt)
+    retained = FileChange(citation.path, None, excerpt)
+    return drafts.publish(request, items=[item.to_json() for item in shown], before=(retained,))
 
 
 def _claim(
-    context: OperationContext,
-    filing: Filing,
+    record_id: str,
     request: RememberRequest,
     item: RememberItem,
     entities: Sequence[str],
     citation: EvidenceCitation,
-    recorded: int,
-) -> _NewClaim:
-    record_id = context.new_id()
-    at = format_instant(recorded)
-    record = Record(
+) -> Record:
+    return Record(
         id=record_id,
         kind="claim",
         title=claim_title(item.text),
-        recorded_at=at,
-        updated_at=at,
-        scope=Scope(context.partition.kind, context.partition.session_id),
+        recorded_at="",
+        updated_at="",
         body=item.text.strip(),
         claim_kind=item.kind,
         assertion_origin=item.origin,
@@ -118,7 +89,6 @@ def _claim(
         expires_at=None if item.expires_at is None else parse_date(item.expires_at),
         evidence=(citation,),
     )
-    return _NewClaim(filing.path_for(record, at), render_new(record), record)
 
 
 def _repeated(context: OperationContext, item: RememberItem, key: str, subject: Subject) -> RememberedItem | None:

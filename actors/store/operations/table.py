@@ -13,6 +13,7 @@ from actors.store.operations.lookup import lookup
 from actors.store.operations.maintenance import maintain
 from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
+from actors.store.operations.publish_batch import publish_batch
 from actors.store.operations.record import record
 from actors.store.operations.records import records
 from actors.store.operations.remember import remember
@@ -38,6 +39,7 @@ from messages.tools import (
     MergeRequest,
     MutationRequest,
     OntologyRequest,
+    PublishBatchRequest,
     RecordRequest,
     RecordsRequest,
     RememberRequest,
@@ -78,6 +80,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return create_claim(context, request)
         case CreateRelationshipRequest():
             return create_relationship(context, request)
+        case PublishBatchRequest():
+            return publish_batch(context, request)
         case AnnotateRequest():
             return annotate(context, request)
         case CorrectRequest():
