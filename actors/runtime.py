@@ -21,7 +21,7 @@ from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
 from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
-from actors.store.lane import StoreSettings
+from actors.store.lane import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.store.messages import RunTool
 from actors.supervision import (
     ROOT_SETTINGS,
@@ -74,6 +74,8 @@ class RuntimeSettings:
     idle: float = 600.0
     max_live_stores: int = 64
     git: bool = True
+    look_round: float = LOOK_ROUND_SECONDS
+    watch_test: float = WATCH_TEST_SECONDS
     maintenance: Pace = field(default_factory=Pace)
 
     def inbox(self) -> InboxLimits:
@@ -436,6 +438,8 @@ class Runtime:
             now_ms=self._now_ms,
             limits=ScanLimits(entries=self._settings.scan_entries),
             git=self._settings.git,
+            look_round=self._settings.look_round,
+            watch_test=self._settings.watch_test,
             events=self._events,
         )
 

@@ -109,7 +109,7 @@ class StoreAudit:
     def compare(self, partition: Partition, expected: Sequence[CataloguedFile], check: Check) -> Compared:
         """Read every file and its text in history. A file that is gone or may not be read is left to the next scan."""
         changed, lost = [], []
-        root = self._folder(partition.key)
+        root = _folder(self._layout, partition.key)
         if root is None:
             return Compared((), ())
         try:
@@ -143,7 +143,7 @@ class StoreAudit:
 
     def uncited(self, partition: Partition, now_ms: int, check: Check) -> Uncited:
         """Sources retained for more than a day that no record of the partition cites."""
-        artifacts = self._folder(f"{partition.key}/{ARTIFACTS_NAME}")
+        artifacts = _folder(self._layout, f"{partition.key}/{ARTIFACTS_NAME}")
         if artifacts is None:
             return Uncited((), 0)
         number = CatalogueReader(self._db, partition).number
@@ -179,19 +179,6 @@ class StoreAudit:
         """Close the connection; idempotent."""
         self._db.close()
 
-    def _folder(self, path: str) -> int | None:
-        """A folder of the vault, or ``None`` where there is none."""
-        try:
-            vault = files.open_root(self._layout.vault, at="audit.folder")
-            try:
-                return files.open_folder(vault, path, at="audit.folder")
-            finally:
-                files.close(vault)
-        except OSError as error:
-            if error.errno in _ABSENT:
-                return None
-            raise StoreUnavailable("A folder of the vault cannot be opened.", reason="unreadable") from error
-
     def _uncited_files(self, artifacts: int, request_id: str, number: int, now_ms: int) -> int:
         try:
             folder = files.open_folder(artifacts, request_id, at="audit.folder")
@@ -211,6 +198,38 @@ class StoreAudit:
             return count
         finally:
             files.close(folder)
+
+
+def differing(
+    layout: StoreLayout, partition: Partition, expected: Sequence[CataloguedFile], check: Check
+) -> tuple[str, ...]:
+    """The paths whose files hold other bytes than expected, or are gone, or may not be read. Opens no database."""
+    root = _folder(layout, partition.key)
+    if root is None:
+        return ()
+    found = []
+    try:
+        for file in expected:
+            check()
+            if _digest(root, file.path) != file.hash:
+                found.append(file.path)
+    finally:
+        files.close(root)
+    return tuple(found)
+
+
+def _folder(layout: StoreLayout, path: str) -> int | None:
+    """A folder of the vault, or ``None`` where there is none."""
+    try:
+        vault = files.open_root(layout.vault, at="audit.folder")
+        try:
+            return files.open_folder(vault, path, at="audit.folder")
+        finally:
+            files.close(vault)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise StoreUnavailable("A folder of the vault cannot be opened.", reason="unreadable") from error
 
 
 def _is_sound(database: Database, check: Check) -> bool:

@@ -31,8 +31,7 @@ from storage.state.catalogue import CatalogueWriter, create_catalogue, partition
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
 from storage.state.diagnostics import FileFinding, file_findings
-from storage.vault import ScanLimits, Watch, open_watch, twins
-from storage.vault.scan import look
+from storage.vault import Changes, ScanLimits, Watch, open_watch, twins
 
 FULL_WARNING_PERCENT: Final = 80
 
@@ -206,7 +205,7 @@ class PartitionSession:
         try:
             seen, ontology_touched = self._observe(check)
             if ontology_touched or not self._scanned:
-                self._reload_ontology()
+                self.reload_ontology()
             for _ in self._record(seen, looked_at, check):
                 pass
         except BaseException:
@@ -216,15 +215,28 @@ class PartitionSession:
         self._scanned = True
 
     def read_again(self, paths: Collection[str], check: Callable[[], None] = lambda: None) -> None:
-        """Take over what these files hold, whatever their stamps say: a write through a mapping may leave no trace."""
+        """Take over what these files hold, whatever their stamps say: a write through a mapping may leave no trace.
+
+        A second name that one of them got elsewhere is found too. Raises as :meth:`refresh` does.
+        """
         looked_at = time.time_ns()
-        root = self.root_fd
-        if root is None:
-            return
-        found = look(root, paths, self._limits).found
-        seen = {path: stamp for path, stamp in found.items() if isinstance(stamp, Stamp)}
-        for _ in self._record(seen, looked_at, check):
-            pass
+        try:
+            wanted = frozenset(paths)
+            observed = self._watch.observe(Changes(wanted), self.catalogue.paths_below)
+            observed.pop(ONTOLOGY_NAME, None)
+            seen = self._differing(observed, wanted)
+            for _ in self._record(seen, looked_at, check):
+                pass
+        except BaseException:
+            self._watch.invalidate()
+            raise
+
+    def test_watch(self) -> bool:
+        """Whether the watch hears of a file of ours. A deaf one is given up for scans, as :attr:`live` says.
+
+        ``True`` where there is no watch that could be deaf.
+        """
+        return self._watch.state != "watching" or self._watch.self_test()
 
     def open_in_slices(self) -> Iterator[tuple[int, int]]:
         """The first refresh in slices, for a lane that has to answer others in between: ``(done, in all)``.
@@ -235,7 +247,7 @@ class PartitionSession:
         looked_at = time.time_ns()
         try:
             seen, _ = self._observe(lambda: None)
-            self._reload_ontology()
+            self.reload_ontology()
             yield 0, len(seen)
             yield from self._record(seen, looked_at, lambda: None)
         except BaseException:
@@ -255,7 +267,8 @@ class PartitionSession:
 
     @property
     def entries(self) -> int:
-        """Files and folders of the partition, as of the last scan and the saves since: what the scan limit counts."""
+        """Files and folders of the partition, as of the last scan, the saves and the edits since: what the scan limit
+        counts."""
         return self._entries
 
     def events(self) -> int | None:
@@ -397,7 +410,7 @@ class PartitionSession:
         seen = dict(self._watch.observe(changes, self.catalogue.paths_below))
         touched = ONTOLOGY_NAME in seen
         seen.pop(ONTOLOGY_NAME, None)
-        return {path: stamp for path, stamp in seen.items() if self._differs(path, stamp)}, touched
+        return self._differing(seen), touched
 
     def _record(
         self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None]
@@ -424,13 +437,19 @@ class PartitionSession:
         seen |= {path: stamp for path, stamp in found.items() if path not in known or known[path].stamp != stamp}
         return seen
 
-    def _differs(self, path: str, stamp: Stamp | None) -> bool:
-        known = self.catalogue.file(path)
-        if known is None:
-            return stamp is not None
-        return known.stamp is None or known.stamp != stamp
+    def _differing(self, seen: Mapping[str, Stamp | None], wanted: Collection[str] = ()) -> dict[str, Stamp | None]:
+        """What the catalogue does not say of these files, and those of them that are wanted whatever it says."""
+        found = {}
+        for path, stamp in seen.items():
+            known = self.catalogue.file(path)
+            self._entries += (known is None) - (stamp is None)
+            differs = stamp is not None if known is None else known.stamp is None or known.stamp != stamp
+            if differs or path in wanted:
+                found[path] = stamp
+        return found
 
-    def _reload_ontology(self) -> None:
+    def reload_ontology(self) -> None:
+        """Read the ontology's file again; where it says something else now, judge the rows by that."""
         self._activation = read_ontology(self._publisher.root_fd, self.partition)
         db = self._publisher.db
         found = db.query_one("SELECT ontology FROM catalogue_partition WHERE key = ?", (self.partition.key,))

@@ -1,4 +1,4 @@
-"""The auditor: the slow looks of maintenance on a thread and a connection of its own, so that nobody waits for them.
+"""The auditor: slow looks, of maintenance and beside the watch, on a thread and a connection of its own.
 
 Source: DESIGN.md (The tree), decisions.md section 5 (Maintenance).
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actors.store.lane import StoreSettings
+from actors.store.messages import LookAtFiles
 from actors.store.upkeep import Found, LookThroughDatabase, LookThroughIndex, ReadFiles, Survey
 from actors.supervision import ActorContext, Envelope, GuardedActor
 from messages.errors import Cancelled, DeadlineExceeded, InternalError
 from messages.json_types import JsonObject
-from storage.audit import StoreAudit
+from storage.audit import StoreAudit, differing
 from storage.state.connection import StorageCorrupt
 
 
@@ -27,9 +28,9 @@ class Auditor(GuardedActor):
     def on_ask(self, message: object, envelope: Envelope) -> object:
         def check() -> None:
             if envelope.cancellation.requested:
-                raise Cancelled("Maintenance was stopped.")
+                raise Cancelled("The look was stopped.")
             if envelope.deadline.passed(self.context.clock.monotonic):
-                raise DeadlineExceeded("This step of maintenance did not end in time.")
+                raise DeadlineExceeded("This look did not end in time.")
 
         match message:
             case LookThroughDatabase() | LookThroughIndex() | ReadFiles() | Survey():
@@ -40,6 +41,8 @@ class Auditor(GuardedActor):
                 except StorageCorrupt:
                     # Not this thread's to judge: the lane takes the store out of service.
                     return Found({"sound": False})
+            case LookAtFiles(partition, files):
+                return differing(self._layout, partition, files, check)
             case _:
                 raise InternalError(f"The auditor takes no {type(message).__name__}.")
 

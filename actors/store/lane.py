@@ -25,6 +25,7 @@ from actors.store.messages import (
     FilesSynced,
     IndexChanged,
     IndexDamaged,
+    LookedAtFiles,
     OwnedDescriptor,
     Prepare,
     Prepared,
@@ -39,7 +40,8 @@ from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedUpkeep
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
-from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepWork
+from actors.store.slow_look import SlowLook, WatchTest
+from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepStep, UpkeepWork
 from actors.supervision import PARKED, ActorContext, ActorHandle, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
 from messages.errors import (
@@ -73,6 +75,9 @@ HELPER_MARGIN_SECONDS: Final = 0.15
 HELPER_RETRY_SECONDS: Final = 0.05
 SYNC_SECONDS: Final = 60.0
 CHECKPOINT_SECONDS: Final = 120.0
+LOOK_SECONDS: Final = 60.0
+LOOK_ROUND_SECONDS: Final = 600.0
+WATCH_TEST_SECONDS: Final = 10.0
 FENCE_ATTEMPTS: Final = 4
 """How often a publication is tried again when files change between validation and commit."""
 
@@ -89,6 +94,11 @@ class StoreSettings:
     git: bool = True
     tick: float = 2.0
     sync_at_entries: int = 256
+    look_round: float = LOOK_ROUND_SECONDS
+    """A slow look at the bytes of every file takes so long; 0: none. Ten minutes: a store lives so long after its last
+    use, and 100,000 files are then a slice of 64 every 0.4 s, about 1 % of one core."""
+    watch_test: float = WATCH_TEST_SECONDS
+    """A watch that answers for requests is tested no more often than this: two folder entries made and removed."""
     events: EventSink = field(default_factory=Silence)
 
 
@@ -97,6 +107,11 @@ class _RunAgain:
     """To the lane itself: run a parked operation from its beginning, since its helper was not there yet."""
 
     parked: Prepare
+
+
+@dataclass(frozen=True, slots=True)
+class _LookAtNextSlice:
+    """To the lane itself: continue the slow look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +137,8 @@ class Lane(GuardedActor):
         self._syncing = False
         self._sync_lost = False
         self._checkpoints = Checkpoints(enabled=settings.git)
+        self._slow_look = SlowLook(settings.look_round)
+        self._watch_test = WatchTest(settings.watch_test, context.clock.monotonic)
         self._indexer = context.ask_handle("helpers/indexer")
         self._verifier = context.ask_handle("helpers/evidence verifier")
         self._file_sync = context.ask_handle("helpers/file sync")
@@ -188,6 +205,7 @@ class Lane(GuardedActor):
                         self._answer_refusal(envelope, error)
                     else:
                         self._answer_outcome(envelope, outcome)
+                    self._note_use(message)
                     # Only now: nothing that goes wrong in telling others may turn a committed write into a refusal.
                     self._announce()
                     return PARKED
@@ -206,6 +224,10 @@ class Lane(GuardedActor):
                     self._files_synced(message)
                 case Checkpointed():
                     self._checkpoints.finished(self._open(), message)
+                case LookedAtFiles():
+                    self._looked_at_files(message)
+                case _LookAtNextSlice():
+                    self._look_at_next_slice()
                 case FilesChanged():
                     self._open().partition(PRIVATE).refresh()
                 case WatchWanted():
@@ -454,6 +476,8 @@ class Lane(GuardedActor):
     def _tick(self) -> None:
         self.context.start_timer(self._settings.tick, Tick())
         session = self._open()
+        if self._watch_test.due() and not session.partition(PRIVATE).test_watch():
+            logger.warning("the watch went deaf; files are scanned", extra={"actor": self.context.name})
         if session.publisher.pending() is not None:
             session.publisher.finish_pending()
         if not self._syncing:
@@ -472,6 +496,43 @@ class Lane(GuardedActor):
                 self._indexed[partition.partition] = change
                 self._indexer.tell(IndexChanged(partition.partition), coalesce=partition.partition)
         self._publish_health()
+
+    def _note_use(self, message: RunTool) -> None:
+        """Begin what watches over the watch. Maintenance is no use: it looks at the files itself."""
+        if self._session is None or isinstance(message.request, UpkeepStep):
+            return
+        self._watch_test.used()
+        pause = self._slow_look.used(self._session)
+        if pause is not None:
+            self.context.start_timer(pause, _LookAtNextSlice())
+
+    def _look_at_next_slice(self) -> None:
+        try:
+            work = self._slow_look.slice(self._open())
+        except KnowledgeError:
+            self._continue_looking()
+            raise
+        if work is None:
+            self._continue_looking()
+            return
+        looked = self._auditor.ask(work, deadline=self._within(LOOK_SECONDS))
+        self.context.pipe(looked, lambda reply: LookedAtFiles(work.partition, reply))
+
+    def _looked_at_files(self, message: LookedAtFiles) -> None:
+        """Take over what changed without an event. A slice that could not be looked at is left to the next round."""
+        self._continue_looking()
+        if message.reply.error() is not None:
+            return
+        found = message.reply.result(0)
+        if found:
+            partition = self._open().partition(message.partition)
+            partition.refresh()
+            partition.read_again(found)
+
+    def _continue_looking(self) -> None:
+        pause = self._slow_look.pause(self._open())
+        if pause is not None:
+            self.context.start_timer(pause, _LookAtNextSlice())
 
     def _files_synced(self, message: FilesSynced) -> None:
         self._syncing = False

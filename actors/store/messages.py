@@ -18,6 +18,7 @@ from storage.evidence import Verdict
 from storage.git import Checkpoint, Outcome
 from storage.publication import Cut, Synced
 from storage.records import EvidenceCitation
+from storage.state.upkeep import CataloguedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,22 @@ class Checkpointed:
     """To the lane itself: the Git queue has answered."""
 
     reply: Reply[Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtFiles(Request[tuple[str, ...]]):
+    """To the auditor: one slice of the slow look; answers the paths whose files are not as expected."""
+
+    partition: Partition
+    files: tuple[CataloguedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAtFiles:
+    """To the lane itself: a slice of the slow look has been answered."""
+
+    partition: Partition
+    reply: Reply[tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)

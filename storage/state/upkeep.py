@@ -56,13 +56,31 @@ def citing_records(reader: CatalogueReader, after: int, limit: int) -> Window:
     return _window(reader, "EXISTS (SELECT 1 FROM citation c WHERE c.row = r.row)", after, limit)
 
 
-def files_after(reader: CatalogueReader, after: str, limit: int) -> list[CataloguedFile]:
-    """The next files in the order of their paths; those that may not be read have no hash and are left out."""
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Some files in the order of their paths; ``next`` is the path to go on after, ``None`` behind the last."""
+
+    files: tuple[CataloguedFile, ...]
+    next: str | None
+
+
+def files_after(reader: CatalogueReader, after: str, *, limit: int, most_bytes: int) -> FileSlice:
+    """The next files, at least one if there is one, by number and size at most ``limit`` and ``most_bytes``.
+
+    Those that may not be read have no hash and are left out.
+    """
     rows = reader.database.query(
         "SELECT path, hash, size FROM file WHERE partition = ? AND path > ? AND hash <> '' ORDER BY path LIMIT ?",
         (reader.number, after, limit),
     )
-    return [CataloguedFile(path, digest, size or 0) for path, digest, size in rows]
+    taken: list[CataloguedFile] = []
+    total = 0
+    for path, digest, size in rows:
+        total += size or 0
+        if taken and total > most_bytes:
+            return FileSlice(tuple(taken), taken[-1].path)
+        taken.append(CataloguedFile(path, digest, size or 0))
+    return FileSlice(tuple(taken), taken[-1].path if len(taken) == limit else None)
 
 
 def _window(reader: CatalogueReader, condition: str, after: int, limit: int) -> Window:

@@ -2,9 +2,10 @@
 
 Guarantees, while the state is ``watching``: every change that was finished before :meth:`Watch.drain` began is named in
 what it returns, whatever its kind and whoever made it on this machine; a lost event is never silent but becomes
-``rescan``. Two things send no event while they happen: a write through a memory mapping shows when the file is closed,
-and a hard link made outside the partition, with what is written through it, shows at the next scan. A slow scan beside
-this finds both.
+``rescan``, and a folder whose watch the system took off is one of those. Two things send no event while they happen:
+a write through a memory mapping shows when the file is closed, and a hard link made outside the partition, with what
+is written through it, shows at the next scan. A slow look at the bytes of every file finds both, and
+:meth:`Watch.self_test`, made from time to time, a watch that has gone deaf (``actors/store/slow_look.py``).
 
 The descriptor belongs to one lane, which drains it inside every query: two readers would split the events. A helper
 may wait until :meth:`Watch.fileno` is readable, and must not read it.
@@ -273,12 +274,21 @@ class Watch:
 
             self._kernel = Inotify()
             self._watched = WatchedFolders(self._kernel)
-            self._vault_watch = self._kernel.add(self._place.vault_fd)
         except (ImportError, OSError) as error:
             self._give_up(_why(error))
             return
+        self._watch_vault()
         self._add("", self._place.root_fd)
         self.self_test()
+
+    def _watch_vault(self) -> None:
+        """Watch the vault's own folder, where the manifest lies; at first, and when the system took the watch off."""
+        self._rescan = self._manifest = True
+        try:
+            if self._kernel is not None:
+                self._vault_watch = self._kernel.add(self._place.vault_fd)
+        except OSError as error:
+            self._give_up(_why(error))
 
     def _give_up(self, reason: str) -> None:
         kernel, self._kernel = self._kernel, None
@@ -327,13 +337,18 @@ class Watch:
             self._rescan = True
             return
         if event.watch == self._vault_watch:
-            if event.name == MANIFEST_NAME.encode():
+            if mask & kernel.IGNORED:
+                self._watch_vault()
+            elif event.name == MANIFEST_NAME.encode():
                 self._manifest = True
             return  # anything else in the vault's own folder shows in the identity of the two folders
         folder = None if self._watched is None else self._watched.at(event.watch)
         if folder is None or self._watched is None:
             return
-        if mask & kernel.IGNORED:
+        if mask & (kernel.DELETE_SELF | kernel.IGNORED):
+            # Of a folder that was removed the folder around it tells. A watch that ends without that was taken off
+            # behind our back: the folder may be there still, and nothing is heard from it any more.
+            self._rescan = self._rescan or not mask & kernel.DELETE_SELF
             self._watched.dropped(event.watch)
             return
         if not event.name:

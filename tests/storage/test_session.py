@@ -146,6 +146,19 @@ def test_a_partition_past_its_scan_limit_fails_instead_of_showing_a_part(layout:
         store.close()
 
 
+def test_what_the_scan_limit_counts_follows_the_edits_between_two_scans(store: StoreSession) -> None:
+    session = fresh(store)
+    before = session.entries
+    folder = store.layout.partition(PRIVATE)
+    made = [write_note(folder, f"n{n}.md", page_file(f"n-{n}", f"N {n}")) for n in range(4)]
+    assert fresh(store).entries == before + 4
+    made[0].unlink()
+    made[1].write_text(page_file("n-1", "N 1", body="other words\n"))
+    assert fresh(store).entries == before + 3
+    session._watch.invalidate()
+    assert fresh(store).entries == before + 3
+
+
 def fill(store: StoreSession, number: int) -> list[Path]:
     folder = store.layout.partition(PRIVATE)
     write_notes(folder, [(f"old/{n}.md", page_file(f"p{n}", f"Page {n}")) for n in range(number)])

@@ -201,29 +201,21 @@ def _verify(context: OperationContext, after: int) -> Outcome:
 
 def _compare(context: OperationContext, after: str) -> Outcome:
     """Compare some files' bytes; one that changed without a trace is taken over like any edit of a person."""
-    some = files_after(context.catalogue, after, FILES_PER_STEP)
-    size, taken = 0, 0
-    for file in some:
-        size += file.size
-        if taken and size > FILE_BYTES_PER_STEP:
-            break
-        taken += 1
-    whole = len(some) < FILES_PER_STEP and taken == len(some)
-    some = some[:taken]
-    if not some:
+    some = files_after(context.catalogue, after, limit=FILES_PER_STEP, most_bytes=FILE_BYTES_PER_STEP)
+    if not some.files:
         return {"next": None, "files": 0, "changed": [], "changedTotal": 0, "lost": []}
-    facts = _found(context, ReadFiles(context.partition, tuple(some)))
+    facts = _found(context, ReadFiles(context.partition, some.files))
     if isinstance(facts, NeedUpkeep):
         return facts
-    hashes = {file.path: file.hash for file in some}
+    hashes = {file.path: file.hash for file in some.files}
     changed = [path for path in _texts(facts, "changed") if _is_still(context, path, hashes.get(path))]
     lost = [path for path in _texts(facts, "lost") if _is_still(context, path, hashes.get(path))]
     lost_ids = _ids(context, lost)
     if changed:
         context.session.read_again(changed, context.check)
     return {
-        "next": None if whole else some[-1].path,
-        "files": len(some),
+        "next": some.next,
+        "files": len(some.files),
         "changed": _ids(context, changed),
         "changedTotal": len(changed),
         "lost": lost_ids,

@@ -18,7 +18,7 @@ from messages.vocabulary import PRIVATE, Partition
 from storage import files
 from storage.faults import installed
 from storage.files import Stamp
-from storage.vault import ScanLimits, freshness, open_watch
+from storage.vault import Changes, ScanLimits, freshness, open_watch
 from storage.vault.scan import DEFAULT_LIMITS
 from storage.vault.scan import FAULT_POINTS as SCAN_POINTS
 
@@ -532,10 +532,13 @@ def test_a_deaf_watch_is_found_by_the_self_test_and_becomes_scans(known: Known) 
     (known.root / "note.md").write_text("heard during the test")
     assert known.watch.self_test()
     assert known.refresh() == {"note.md"}
-    kernel = known.watch._kernel
-    assert kernel is not None
-    for number in range(1, 10):
-        kernel.remove(number)
+    fd = known.watch.fileno()
+    assert fd is not None
+    from storage.vault._inotify import Inotify  # only Linux has it
+
+    other = Inotify()  # it watches nothing, and takes the place of the one that does
+    os.dup2(other.fd, fd)
+    other.close()
     (known.root / "note.md").write_text("unheard")
     assert not known.watch.self_test()
     assert known.watch.state == "unavailable"
@@ -544,6 +547,25 @@ def test_a_deaf_watch_is_found_by_the_self_test_and_becomes_scans(known: Known) 
     assert known.refresh() == {"note.md"}
     (known.root / "note.md").write_text("found by a scan")
     assert known.refresh() == {"note.md"}
+
+
+def test_watches_taken_off_behind_our_back_are_set_again_without_losing_a_change(known: Known) -> None:
+    kernel = known.watch._kernel
+    assert kernel is not None
+    for number in range(1, 10):
+        kernel.remove(number)
+    (known.root / "note.md").write_text("unheard")
+    (known.root / "people/ada.md").write_text("unheard too")
+    (known.vault / "vault.json").write_text("{ }")
+    changes = known.watch.drain()
+    assert changes.rescan
+    assert changes.manifest
+    assert known.refresh() == {"note.md", "people/ada.md"}
+    assert known.watch.state == "watching"
+    (known.root / "people/ada.md").write_text("heard")
+    (known.vault / "vault.json").write_text("{}")
+    changes = known.watch.drain()
+    assert changes == Changes(paths=frozenset({"people/ada.md"}), manifest=True)
 
 
 def test_the_self_test_leaves_nothing_behind_and_survives_what_a_killed_one_left(known: Known) -> None:
