@@ -52,6 +52,7 @@ from messages.errors import (
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall
 from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
+from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
 from storage.vault import ScanLimits
 
@@ -214,9 +215,12 @@ class Runtime:
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         environment: Environment | None = None,
         maintenance: Callable[[], Schedule] = lambda: Schedule(enabled=False),
+        hub_percentile: Callable[[], float] = lambda: HUB_PERCENTILE_DEFAULT,
     ) -> None:
-        """``policy`` and ``maintenance`` are read again each time: what the configuration says now."""
+        """``policy``, ``maintenance`` and ``hub_percentile`` are read again each time: what the configuration says
+        now."""
         self._settings = settings or RuntimeSettings()
+        self._hub_percentile = hub_percentile
         self._now_ms = now_ms
         environment = environment or Environment()
         # A view lives on the clock on which the authority renews it.
@@ -440,6 +444,7 @@ class Runtime:
             git=self._settings.git,
             look_round=self._settings.look_round,
             watch_test=self._settings.watch_test,
+            hub_percentile=self._hub_percentile,
             events=self._events,
         )
 

@@ -73,6 +73,7 @@ class KnowledgeBridge:
                 policy=self._policy,
                 settings=_settings(self.configuration),
                 maintenance=self._schedule,
+                hub_percentile=lambda: self.configuration.page_budgets.hub_percentile,
             )
         except BaseException:
             self._release()

@@ -27,7 +27,7 @@ from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_stor
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.records import Finding, ParsedRecord, Record, parse_record, path_key
 from storage.state import history
-from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row
+from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row, replace_catalogue
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
 from storage.state.diagnostics import FileFinding, file_findings
@@ -55,6 +55,9 @@ class StoreProjection(CatalogueWriter):
 
     def create(self, db: Database) -> None:
         create_catalogue(db)
+
+    def upgrade(self, db: Database) -> None:
+        replace_catalogue(db)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ from messages.errors import (
     StoreUnavailable,
 )
 from messages.json_types import JsonObject
-from messages.vocabulary import PRIVATE, Partition
+from messages.vocabulary import HUB_PERCENTILE_DEFAULT, PRIVATE, Partition
 from storage.layout import StoreLayout
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.search import SearchIndex
@@ -92,6 +92,8 @@ class StoreSettings:
     now_ms: Callable[[], int]
     limits: ScanLimits = field(default_factory=ScanLimits)
     git: bool = True
+    hub_percentile: Callable[[], float] = lambda: HUB_PERCENTILE_DEFAULT
+    """As the configuration says now; asked on the lane's thread."""
     tick: float = 2.0
     sync_at_entries: int = 256
     look_round: float = LOOK_ROUND_SECONDS
@@ -424,6 +426,7 @@ class Lane(GuardedActor):
             unsettled=lambda: unsettled(self._open().publisher.db, permit.partition),
             writes_enabled=permit.may_write,
             scan_entries=self._settings.limits.entries,
+            hub_percentile=self._settings.hub_percentile(),
             prepared=facts,
             index_failed=lambda error: self._index_failed(permit.partition, error),
             blocked=blocked,

@@ -91,6 +91,9 @@ class Projection(Protocol):
     def create(self, db: Database) -> None:
         """Make the catalogue's tables, in the transaction that makes the store's."""
 
+    def upgrade(self, db: Database) -> None:
+        """Replace the tables of an earlier version by empty new ones, in the transaction that begins an opening."""
+
     def put(self, db: Database, partition: Partition, path: str, data: bytes, stamp: Stamp | None) -> None:
         """``path`` (relative to the partition) holds ``data`` now. ``stamp`` is ``None`` while it is not placed yet."""
 

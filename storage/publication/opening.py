@@ -239,6 +239,7 @@ def open_halves(
             raise StoreUnavailable("the vault folder is gone; put it back, or mount its disk again") from None
         with db.transaction(full=False, point="open"):
             db.execute("UPDATE meta SET incarnation = incarnation + 1")
+            schema.bring_forward(db, projection.upgrade)
     except BaseException:
         db.close()
         if root_fd >= 0:

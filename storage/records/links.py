@@ -18,6 +18,7 @@ from urllib.parse import unquote
 
 import pyromark
 
+from storage.records.names import normalise_name, path_key
 from storage.records.utf16 import Offsets
 
 LinkKind: TypeAlias = Literal["inline", "reference", "collapsed", "shortcut", "autolink", "email", "wikilink"]
@@ -39,10 +40,11 @@ _KINDS: Final[Mapping[str, LinkKind]] = {
 _CONTAINERS: Final = frozenset(("BlockQuote", "List", "Item", "FootnoteDefinition"))
 _MARKUP: Final = re.compile(r"[\[<#]|^[ \t>]*[=-]", re.MULTILINE)
 
-_ID: Final = r"(?P<id>[A-Za-z0-9._:-]{1,128})"
+# An id, or the name or path of a page; blanks at its ends are none of a name's.
+_NAMED: Final = r"(?P<id>[^\[\]|\\\s](?:[^\[\]|\\\r\n]*[^\[\]|\\\s])?)"
 _LABEL: Final = r"(?P<label>(?:[^\[\]|\\\r\n]|\\[^\r\n])*)"
-_WIKILINK: Final = re.compile(rf"\[\[{_ID}(?:\|{_LABEL})?\]\]")
-_WIKILINK_IN_TABLE: Final = re.compile(rf"\[\[{_ID}(?:\\\|{_LABEL})?\]\]")
+_WIKILINK: Final = re.compile(rf"\[\[{_NAMED}(?:\|{_LABEL})?\]\]")
+_WIKILINK_IN_TABLE: Final = re.compile(rf"\[\[{_NAMED}(?:\\\|{_LABEL})?\]\]")
 
 _LINE_END: Final = r"(?:\r\n|\n|\r)"
 # Blanks inside a link: at most one line end. A continuation line may carry the marks of its quotes.
@@ -70,7 +72,8 @@ _NO_TITLE: Final = re.compile(r"[\[\]|\\\s]+")
 class Link:
     """One link or image. ``[start, end)`` is all of it, ``[dest_start, dest_end)`` an inline destination as written.
 
-    ``url`` is the destination as the parser reads it (escapes and entities undone), for a wikilink the record id.
+    ``url`` is the destination as the parser reads it (escapes and entities undone), for a wikilink its target as
+    written: a record id, or the name or path of a page.
     ``dest_start`` is ``None`` where there is no destination of its own, or where it could not be located beyond doubt:
     such a link is never rewritten.
     """
@@ -113,9 +116,9 @@ class Markdown:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a link leads: to a record by id, to a file of the partition by path, elsewhere, or to its own page.
+    """Where a link leads: to a record by id or name, to a file of the partition by path, elsewhere, or to its own page.
 
-    ``value`` is the record id, the normalised path relative to the partition, or the URL; ``rest`` is what follows the
+    ``value`` is the id or name, the normalised path relative to the partition, or the URL; ``rest`` is what follows the
     path as written, ``?query#fragment``. ``outside`` is a path that climbs above the partition.
     """
 
@@ -383,6 +386,42 @@ def resolve(link: Link, page_path: str) -> Target:
             folders.append(part)
     slash = "/" if path.endswith("/") and folders else ""
     return Target("path", unicodedata.normalize("NFC", "/".join(folders)) + slash, rest)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkKey:
+    """What a link of a page's body says of its target, before it is known which page that is.
+
+    ``wiki``: ``written`` may be an id, ``name`` a title or alias as lookup compares them, ``path`` a path or a file
+    name. ``path``: a Markdown link to a note of the partition; ``written`` and ``path`` are its :func:`path_key`.
+    """
+
+    form: Literal["wiki", "path"]
+    written: str
+    name: str
+    path: str
+
+
+def key_of(link: Link, page_path: str) -> LinkKey | None:
+    """The key of one link of the page at ``page_path``; ``None`` for a link that can lead to no page."""
+    target = resolve(link, page_path)
+    if target.kind == "record":
+        file = path_key(target.value)
+        return LinkKey("wiki", target.value, normalise_name(target.value), file if _is_note(file) else f"{file}.md")
+    if target.kind != "path":
+        return None
+    path = path_key(target.value)
+    return LinkKey("path", path, "", path) if _is_note(path) else None
+
+
+def link_keys(body: str, page_path: str) -> tuple[LinkKey, ...]:
+    """The distinct keys of a body's links and images, in document order."""
+    keys = (key_of(link, page_path) for link in parse(body).links)
+    return tuple(dict.fromkeys(key for key in keys if key is not None))
+
+
+def _is_note(path: str) -> bool:
+    return path.endswith(".md")
 
 
 def wikilink(record_id: str, title: str) -> str:

@@ -31,7 +31,9 @@ from storage.records import (
     parse_record,
     utf16,
 )
+from storage.records.links import link_keys
 from storage.state.connection import Database
+from storage.state.page_links import PageLinks
 
 MARKDOWN_SUFFIX: Final = ".md"
 REVISION_READ_MAX: Final = 2**52
@@ -44,6 +46,38 @@ def create_catalogue(db: Database) -> None:
         schema = resources.files("storage.state").joinpath("catalogue.sql").read_text("utf-8")
     db.execute_script(schema)
     db.execute("INSERT INTO catalogue_identity VALUES (?)", (str(uuid.uuid4()),))
+
+
+def replace_catalogue(db: Database) -> None:
+    """Make the tables anew in a database of an earlier version, inside the caller's transaction.
+
+    Which files there are is kept, and each partition is marked as judged by another ontology: its next session makes
+    the rows again from the texts of these files.
+    """
+    for table in _KEPT:
+        db.execute(f"ALTER TABLE {table} RENAME TO earlier_{table}")
+    for table in _MADE_ANEW:
+        db.execute(f"DROP TABLE {table}")
+    for (index,) in db.query("SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name LIKE 'earlier_%'"):
+        if not str(index).startswith("sqlite_"):
+            db.execute(f"DROP INDEX {index}")
+    create_catalogue(db)
+    for table, columns in _KEPT.items():
+        db.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM earlier_{table}")
+    db.execute("UPDATE catalogue_partition SET ontology = 'earlier'")
+    for table in reversed(_KEPT):
+        db.execute(f"DROP TABLE earlier_{table}")
+
+
+_KEPT: Final = {
+    "catalogue_partition": "id, key, change, withheld",
+    "file": "partition, path, hash, state, device, inode, size, mtime_ns, ctime_ns",
+    "finding": "partition, path, position, code, field, message",
+}
+# In an order in which no row is left that refers to one that is gone.
+_MADE_ANEW: Final = (
+    "name", "tag", "reference", "citation", "removed", "record", "ontology_file", "catalogue_identity",
+)  # fmt: skip
 
 
 def catalogue_identity(db: Database) -> str:
@@ -92,11 +126,11 @@ class CatalogueWriter:
         parsed = parse_record(data, path)
         match parsed:
             case BrokenRecord():
-                self._forget(db, number, path)
+                self._forget(db, number, partition, path)
                 self._put_file(db, number, path, parsed.hash, "broken", stamp)
                 self._put_findings(db, number, path, parsed.findings)
             case ParsedRecord() if not in_scope(parsed, partition):
-                self._forget(db, number, path)
+                self._forget(db, number, partition, path)
                 self._put_file(db, number, path, parsed.hash, "withheld", stamp)
                 self._put_findings(db, number, path, ())
             case ParsedRecord():
@@ -106,7 +140,7 @@ class CatalogueWriter:
     def remove(self, db: Database, partition: Partition, path: str) -> None:
         """``path`` holds nothing any more."""
         number = partition_row(db, partition)
-        self._forget(db, number, path)
+        self._forget(db, number, partition, path)
         db.execute("DELETE FROM file WHERE partition = ? AND path = ?", (number, path))
         db.execute("DELETE FROM finding WHERE partition = ? AND path = ?", (number, path))
 
@@ -114,7 +148,7 @@ class CatalogueWriter:
         """``path`` holds a file that is not read: named in diagnostics, looked at again when it changes, or at each
         scan when ``stamp`` is ``None``."""
         number = partition_row(db, partition)
-        self._forget(db, number, path)
+        self._forget(db, number, partition, path)
         self._put_file(db, number, path, "", "broken", stamp)
         self._put_findings(db, number, path, (finding,))
 
@@ -138,6 +172,8 @@ class CatalogueWriter:
         change = self._next_change(db, number)
         known = db.query_one("SELECT row FROM record WHERE partition = ? AND path = ?", (number, parsed.path))
         row = None if known is None else int(known[0])
+        links = PageLinks(db, partition, number)
+        before = links.identity(row)
         if row is not None:
             self._forget_details(db, row)
         values = (
@@ -174,6 +210,8 @@ class CatalogueWriter:
             db.execute(f"UPDATE record SET ({_COLUMNS}) = ({marks}) WHERE row = ?", (*values, row))
         self._put_details(db, number, row, record)
         self._put_findings(db, number, parsed.path, findings)
+        keys = link_keys(record.body, parsed.path) if record.kind == "page" else ()
+        links.follow(before, links.identity(row), keys)
 
     def _put_details(self, db: Database, number: int, row: int, record: Record) -> None:
         names = {(normalise_name(record.title), "title")} | {(normalise_name(a), "alias") for a in record.aliases}
@@ -209,15 +247,18 @@ class CatalogueWriter:
             [(number, path, index, f.code, f.field, f.message) for index, f in enumerate(findings)],
         )
 
-    def _forget(self, db: Database, number: int, path: str) -> None:
+    def _forget(self, db: Database, number: int, partition: Partition, path: str) -> None:
         known = db.query_one("SELECT row FROM record WHERE partition = ? AND path = ?", (number, path))
         if known is None:
             return
         row = int(known[0])
         change = self._next_change(db, number)
+        links = PageLinks(db, partition, number)
+        before = links.identity(row)
         self._forget_details(db, row)
         db.execute("DELETE FROM record WHERE row = ?", (row,))
         db.execute("INSERT INTO removed (partition, change, row) VALUES (?, ?, ?)", (number, change, row))
+        links.follow(before, None, ())
 
     def _forget_details(self, db: Database, row: int) -> None:
         for table in ("name", "tag", "reference", "citation"):

@@ -102,6 +102,38 @@ CREATE TABLE citation (                                    -- which record cites
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX citation_by_row ON citation(row);
 
+CREATE TABLE page (                                        -- every page's names on disk, and its place among the others
+    row         INTEGER PRIMARY KEY,                       -- gone after its record, when its links are settled
+    partition   INTEGER NOT NULL,
+    path        TEXT NOT NULL,                             -- storage.records.path_key
+    file        TEXT NOT NULL,                             -- the same of its last part
+    degree      INTEGER                                    -- distinct current pages linked with; NULL: not current
+) STRICT;
+CREATE INDEX page_by_path ON page(partition, path);
+CREATE INDEX page_by_file ON page(partition, file);
+
+CREATE TABLE degree (                                      -- how many current pages have this degree
+    partition   INTEGER NOT NULL,
+    degree      INTEGER NOT NULL,
+    pages       INTEGER NOT NULL,
+    PRIMARY KEY (partition, degree)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE body_link (                                   -- the links of pages' bodies, as written and as they lead now
+    partition   INTEGER NOT NULL,
+    row         INTEGER NOT NULL,
+    form        TEXT NOT NULL CHECK (form IN ('wiki', 'path')),
+    written     TEXT NOT NULL,                             -- an id, a name or a path; for form 'path' its path_key
+    name        TEXT NOT NULL,                             -- a wikilink's target as lookup compares names, else ''
+    path        TEXT NOT NULL,                             -- path_key of the file that it could mean
+    target      INTEGER,                                   -- the row of another current page, whoever came first
+    PRIMARY KEY (row, form, written)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX body_link_by_written ON body_link(partition, written) WHERE form = 'wiki';
+CREATE INDEX body_link_by_name ON body_link(partition, name) WHERE form = 'wiki';
+CREATE INDEX body_link_by_path ON body_link(partition, path);
+CREATE INDEX body_link_by_target ON body_link(target, row) WHERE target IS NOT NULL;
+
 CREATE TABLE finding (                                     -- what is wrong with a file, for diagnostics
     partition   INTEGER NOT NULL,
     path        TEXT NOT NULL,

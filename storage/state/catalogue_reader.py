@@ -81,9 +81,10 @@ _QUALIFIED: Final = ", ".join(f"r.{column.strip()}" for column in _COLUMNS.split
 class CatalogueReader:
     """Queries on one partition. An unknown partition simply has no rows."""
 
-    def __init__(self, db: Database, partition: Partition) -> None:
+    def __init__(self, db: Database, partition: Partition, number: int | None = None) -> None:
+        """``number`` is the catalogue's for the partition, where the caller knows it."""
         self._db = db
-        self._number: int | None = None
+        self._number = number
         self.partition = partition
 
     @property
@@ -147,6 +148,11 @@ class CatalogueReader:
             )
             found += [(str(row[0]), _entry(row[1:])) for row in rows]
         return found
+
+    def names_of(self, row: int) -> Sequence[str]:
+        """A record's title and aliases under lookup's normalisation, each once."""
+        rows = self._db.query("SELECT DISTINCT normalised FROM name WHERE row = ? ORDER BY normalised", (row,))
+        return [str(name) for (name,) in rows]
 
     def title_of(self, record_id: str) -> str | None:
         """The title of a record that exists exactly once."""

@@ -5,6 +5,7 @@ Source: decisions.md section 1 (formats carry versions).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files as resources
 from typing import Final
 
@@ -12,7 +13,8 @@ from messages.errors import StoreUnavailable
 from storage.faults import effect
 from storage.state.connection import Database, StorageCorrupt
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""2: the catalogue has the links of pages and their degrees; the journal is that of 1."""
 
 FAULT_POINTS: Final = (("schema.read", "reading a schema file that ships with the package"),)
 
@@ -23,6 +25,16 @@ def create_schema(database: Database) -> None:
         script = resources("storage.state").joinpath("schema.sql").read_text("utf-8")
     database.execute_script(script)
     database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def bring_forward(database: Database, rebuild_catalogue: Callable[[Database], None]) -> None:
+    """Bring an older database to :data:`SCHEMA_VERSION` inside the caller's transaction.
+
+    No copy is made first: so far only the catalogue has changed, which holds nothing that files and history lack.
+    """
+    if database.user_version() < SCHEMA_VERSION:
+        rebuild_catalogue(database)
+        database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def check_version(database: Database) -> bool:
@@ -42,4 +54,3 @@ def check_version(database: Database) -> bool:
     if version == 0 and database.query_one("SELECT 1 FROM sqlite_schema LIMIT 1") is not None:
         raise StorageCorrupt(f"{database.path.name} has tables but no version")
     return version > 0
-

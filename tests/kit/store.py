@@ -69,6 +69,7 @@ class Desk:
     now_ms: int = NOON
     agent: str = "main"
     writes_enabled: bool = True
+    hub_percentile: float = 90.0
     git: GitState = field(default_factory=lambda: GitState("current"))
     check: Callable[[], None] = lambda: None
     fence: Callable[[], AbstractContextManager[object]] = no_fence
@@ -177,6 +178,7 @@ class Desk:
             unsettled=lambda: unsettled(self.session.publisher.db, partition),
             writes_enabled=self.writes_enabled,
             scan_entries=self.limits.entries,
+            hub_percentile=self.hub_percentile,
             prepared=prepared or Prepared(),
             blocked=blocked,
         )

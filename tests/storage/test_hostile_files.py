@@ -188,8 +188,8 @@ def test_exactly_5_000_000_bytes_are_a_record_and_a_save_beyond_them_is_refused(
             "expectedVaultId": desk.session.vault_id,
             "expectedOntologyFingerprint": desk.session.partition(PRIVATE).ontology.fingerprint,
             "start": 0,
-            "end": 0,
-            "replacement": "one more",
+            "end": 1,
+            "replacement": "東",  # as many characters: no matter of its budget
             "reason": "too much",
         },
     )

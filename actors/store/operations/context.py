@@ -40,7 +40,7 @@ from messages.tools import (
     payload_hash,
 )
 from messages.tools import Receipt as ToolReceipt
-from messages.vocabulary import TITLE_MAX_CHARS, Partition
+from messages.vocabulary import HUB_PERCENTILE_DEFAULT, TITLE_MAX_CHARS, Partition
 from storage.evidence import Verdict
 from storage.publication import FileChange, Intent, Receipt
 from storage.records import format_instant, utf16
@@ -82,6 +82,8 @@ class OperationContext:
     """Publications of this partition that are not finished, and those that ended in a conflict."""
     writes_enabled: bool
     scan_entries: int
+    hub_percentile: float = HUB_PERCENTILE_DEFAULT
+    """From which share of current pages with a lower degree on a page is a hub, in percent."""
     prepared: Prepared = field(default_factory=Prepared)
     index_failed: Callable[[IndexUnavailable], None] = lambda error: None
     """Told when the index was there and could not answer."""
@@ -228,8 +230,8 @@ def fixed_receipt(
     revision: int | None = None,
     hash: str | None = None,
     path: str | None = None,
-    items: Sequence[JsonObject] = (),
     target_id: str | None = None,
+    items: Sequence[JsonObject] = (),
     impact: JsonObject | None = None,
     kept: Sequence[JsonObject] = (),
     reason: str | None = None,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from actors.store.operations.budget import BodyWrite, over_budget
 from actors.store.operations.context import OperationContext, fixed_receipt, next_instant, publish
 from actors.store.operations.filing import Filing
 from actors.store.operations.validity import page_type_of_id
@@ -51,7 +52,10 @@ class Announced:
 
 
 class Drafts:
-    """Collects the drafts of one publication, in the order in which they are made."""
+    """Collects the drafts of one publication, in the order in which they are made.
+
+    What every write must keep is kept here: the size of a record, the room of the partition, the budgets of pages.
+    """
 
     def __init__(self, context: OperationContext) -> None:
         self._context = context
@@ -59,6 +63,7 @@ class Drafts:
         self._at = next_instant(context)
         self._drafts: dict[str, Draft] = {}
         self._announced: dict[str, Announced] = {}
+        self._bodies: list[BodyWrite] = []
         self._created = 0
 
     @property
@@ -91,13 +96,24 @@ class Drafts:
         known = None if new.type is None else self._context.session.ontology.page_type(new.type)
         path = self._filing.path_for(new, at, page_folder="" if known is None else known.folder)
         self._created += 1
+        if new.kind == "page":
+            self._bodies.append(BodyWrite(entry=None, title=new.title, path=path, before="", after=new.body))
         return self._keep(Draft(path, None, render_new(new), new))
 
-    def revise(self, entry: Entry, after: Record, body: str | None = None) -> Draft:
+    def revise(
+        self,
+        entry: Entry,
+        after: Record,
+        body: str | None = None,
+        *,
+        budgeted: bool = True,
+        line_end_added: bool = False,
+    ) -> Draft:
         """A new revision of a record that :meth:`load` gave; ``body`` only where it changes.
 
         Only the lines whose keys change are touched. A record that is drafted already is revised further, and stays
-        one revision.
+        one revision. A page's new body is held to its budget unless ``budgeted`` is false; ``line_end_added`` is
+        :class:`BodyWrite`'s.
         """
         before = self._drafts.get(entry.id)
         original = self._context.session.source(entry) if before is None else before.data
@@ -106,6 +122,17 @@ class Drafts:
         new = replace(after, revision=entry.revision + 1, updated_at=updated)
         if body is not None:
             new = replace(new, body=body)
+            if entry.kind == "page" and budgeted:
+                self._bodies.append(
+                    BodyWrite(
+                        entry=entry,
+                        title=new.title,
+                        path=entry.path,
+                        before=old.body,
+                        after=body,
+                        line_end_added=line_end_added,
+                    )
+                )
         if before is None or before.before is not None:
             data = rewrite(original, changes_between(old, new), body)
         else:
@@ -193,8 +220,12 @@ class Drafts:
     ) -> JsonObject:
         """Publish every draft as one publication, after the other files of ``before``; the agent's view of the receipt.
 
-        ``main`` is what the receipt names at its top.
+        ``main`` is what the receipt names at its top. The answer is a rejection when a page's body grew beyond its
+        budget: nothing is published then.
         """
+        rejected = over_budget(self._context, *self._bodies)
+        if rejected is not None:
+            return rejected
         self._filing.require_room(self._created + len(before))
         operation = tool_spec(request.tool).operation
         receipt = fixed_receipt(

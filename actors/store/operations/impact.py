@@ -17,8 +17,9 @@ from messages.vocabulary import RecordKind
 from storage.records import Record, normalise_name, utf16
 from storage.search import SearchFilters, SearchQuery, parse_query
 from storage.state.catalogue_reader import Entry
+from storage.state.page_graph import PageGraph
 
-Why: TypeAlias = Literal["dependency", "entity", "owner", "source_page", "continuity", "relationship", "mention"]
+Why: TypeAlias = Literal["dependency", "entity", "owner", "source_page", "continuity", "relationship", "link", "mention"]
 
 IMPACT_MAX: Final = 100
 MENTIONS_LOOKED_AT_MAX: Final = 50
@@ -65,7 +66,7 @@ class Impact:
 
 
 def impact_of(context: OperationContext, entry: Entry, record: Record) -> Impact | NeedIndex:
-    """Who depends on a record, is about it, is joined to it, or repeats its words in a page's prose.
+    """Who depends on a record, is about it, is joined to it, links to it, or repeats its words in a page's prose.
 
     A page is mentioned by its title, a claim or relationship by its whole text.
     """
@@ -77,6 +78,9 @@ def impact_of(context: OperationContext, entry: Entry, record: Record) -> Impact
         for other in context.catalogue.naming(entry.id, roles):
             if other.lifecycle != "withdrawn" and other.id != entry.id:
                 found.setdefault(other.id, Affected(other.id, other.kind, why))
+    for page in PageGraph(context.catalogue).naming(entry):
+        if page.lifecycle != "withdrawn" and page.id != entry.id:
+            found.setdefault(page.id, Affected(page.id, page.kind, "link"))
     wording = record.title if entry.kind == "page" else record.text
     mentions = _mentions(context, entry, wording)
     for page in mentions or ():

@@ -45,13 +45,13 @@ def merge(context: OperationContext, request: MergeRequest) -> Outcome:
     drafts = Drafts(context)
     given, taker = drafts.load(source), drafts.load(destination)
     merged = _with_what_it_lacks(context, given, taker, destination.type)
-    body = None
+    body, line_end_added = None, False
     if request.body is not None:
-        body = in_line_ends_of(context.session.source(destination), taker.body, request.body)
+        body, line_end_added = in_line_ends_of(context.session.source(destination), taker.body, request.body)
     redirect = drafts.revise(
         source, replace(changed(context, drafts, request, given, "merged"), merged_into=destination.id)
     )
-    kept = drafts.revise(destination, merged, body)
+    kept = drafts.revise(destination, merged, body, line_end_added=line_end_added)
     return drafts.publish(
         request,
         main=kept,
@@ -88,7 +88,8 @@ def unmerge(context: OperationContext, request: UnmergeRequest) -> Outcome:
         now = drafts.load(destination)
         after, body, kept = _without_what_was_given(now, merge_of)
         if after != now or body is not None:
-            items.append(drafts.revise(destination, after, body).to_item())
+            # An unmerge is never limited: it gives back what was there.
+            items.append(drafts.revise(destination, after, body, budgeted=False).to_item())
     return drafts.publish(
         request, main=restored, items=items if len(items) > 1 else (), kept=kept, reason=request.reason
     )

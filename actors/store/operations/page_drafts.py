@@ -99,16 +99,18 @@ def _edited(
         dependencies=dependencies,
         evidence=(*before.evidence, *(item for item in evidence if item not in before.evidence)),
     )
-    return drafts.revise(entry, after, in_line_ends_of(context.session.source(entry), before.body, arguments.body))
+    body, line_end_added = in_line_ends_of(context.session.source(entry), before.body, arguments.body)
+    return drafts.revise(entry, after, body, line_end_added=line_end_added)
 
 
-def in_line_ends_of(original: bytes, before: str, body: str) -> str:
-    """A complete new body in the page's own line ends, ending with one as the page did before."""
+def in_line_ends_of(original: bytes, before: str, body: str) -> tuple[str, bool]:
+    """A complete new body in the page's own line ends, ending with one as the page did before; whether that is new."""
     newline = "\r\n" if b"\r\n" in original else "\n"
     if newline == "\r\n" and "\r" not in body:
         body = body.replace("\n", "\r\n")
     ended = not before or before.endswith(("\n", "\r"))
-    return body + newline if body and ended and not body.endswith(("\n", "\r")) else body
+    added = bool(body) and ended and not body.endswith(("\n", "\r"))
+    return (body + newline if added else body), added
 
 
 def given_fields(arguments: PageArguments) -> Mapping[str, JsonValue]:

@@ -223,6 +223,7 @@ def test_withdraw_does_not_cascade_and_lists_dependents_claims_relationships_and
     alex, acme = desk.page("Alexander Ito", "person"), desk.page("Acme", "company")
     depends = desk.page("Plan", dependencies=[alex["id"]])
     mention = desk.page("Minutes", "meeting", "Then Alexander Ito spoke.\n")
+    link = desk.page("Seating", "meeting", f"At the head: [[{alex['id']}|him]].\n")
     about = desk.call("create_claim", claim(desk, entities=[alex["id"]]))
     owned = desk.call("create_claim", claim(desk, body="Owned.", owner=alex["id"]))
     joined = desk.call("create_relationship", relationship(desk, alex["id"], acme["id"], "works_at"))
@@ -235,10 +236,18 @@ def test_withdraw_does_not_cascade_and_lists_dependents_claims_relationships_and
         (owned["id"], "owner"),
         (joined["id"], "relationship"),
         (mention["id"], "mention"),
+        (link["id"], "link"),
     }
-    assert impact(done)["total"] == 5
-    for other in (depends, mention, about, owned, joined):
+    assert impact(done)["total"] == 6
+    for other in (depends, mention, link, about, owned, joined):
         assert stored(desk, other["id"]).lifecycle == "active"
+
+
+def test_a_page_that_links_to_a_claim_is_affected_by_its_correction(desk: Desk) -> None:
+    original = desk.call("create_claim", claim(desk))
+    link = desk.page("Minutes", "meeting", f"As in [[{original['id']}|the claim]].\n")
+    done = desk.call("correct", correction(desk, original["id"], body="Alex delivers on Monday."))
+    assert affected(done) == {(link["id"], "link")}
 
 
 def test_impact_lists_at_most_a_hundred_records_and_counts_all(desk: Desk) -> None:
@@ -326,6 +335,18 @@ def test_a_merge_can_combine_the_bodies(desk: Desk) -> None:
     source, destination = two_people(desk)
     desk.call("merge", merging(desk, source["id"], destination["id"], body="Both texts."))
     assert stored(desk, destination["id"]).body == "Both texts.\n"
+
+
+def test_a_combined_body_is_held_to_the_page_budget_and_an_unmerge_never_is(desk: Desk) -> None:
+    source, destination = two_people(desk)
+    rejected = desk.call("merge", merging(desk, source["id"], destination["id"], body="x" * 24_001))
+    assert (rejected["state"], rejected["reason"], rejected["id"]) == ("rejected", "budget", destination["id"])
+    assert stored(desk, source["id"]).lifecycle == "active"
+    path = desk.path_of(str(destination["id"]))
+    path.write_text(path.read_text().replace("From the minutes.", "y" * 30_000))
+    desk.call("merge", merging(desk, source["id"], destination["id"], body="Short."))
+    desk.call("unmerge", withdrawal(desk, source["id"]))
+    assert len(stored(desk, destination["id"]).body) == 30_001
 
 
 def test_types_must_be_equal_or_one_an_ancestor_of_the_other(desk: Desk) -> None:

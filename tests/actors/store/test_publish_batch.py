@@ -155,6 +155,19 @@ def test_a_create_never_quietly_doubles_a_page_in_a_batch_either(desk: Desk) -> 
     assert len(items_of(saved)) == 2
 
 
+def test_page_items_are_held_to_their_budgets_and_none_is_saved(desk: Desk) -> None:
+    rejected = desk.call(
+        "publish_batch", batch(desk, page("Small"), page("One", body="x" * 24_001), page("Two", body="x" * 25_000))
+    )
+    assert (rejected["state"], rejected["reason"]) == ("rejected", "budget")
+    budget = rejected["budget"]
+    assert isinstance(budget, dict)
+    pages = budget["pages"]
+    assert isinstance(pages, list)
+    assert [one["title"] for one in pages if isinstance(one, dict)] == ["One", "Two"]
+    assert desk.call("records")["total"] == 0
+
+
 def test_a_batch_takes_1_to_50_items(desk: Desk) -> None:
     assert isinstance(desk.fails("publish_batch", batch(desk)), InvalidArgument)
     pages = [page(f"Person {number}") for number in range(51)]

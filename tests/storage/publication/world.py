@@ -48,6 +48,9 @@ class Shown:
     def create(self, db: Database) -> None:
         db.execute("CREATE TABLE shown (path TEXT PRIMARY KEY, hash TEXT NOT NULL) STRICT")
 
+    def upgrade(self, db: Database) -> None:
+        raise AssertionError("no test of publications opens an earlier version")
+
     def put(self, db: Database, partition: Partition, path: str, data: bytes, stamp: Stamp | None) -> None:
         db.execute(
             "INSERT INTO shown VALUES (?, ?) ON CONFLICT DO UPDATE SET hash = excluded.hash",

@@ -78,7 +78,7 @@ def test_sections_begin_at_their_heading_line_and_end_at_the_next_of_their_level
 
 @pytest.mark.parametrize(
     "lax",
-    ["[[a [b] c]]", "[[a|b\nc]]", "[[a|b]c]]", "[[ id ]]", "![[id]]", "[[a b]]", "[[é]]", "[[id\\|x]]", "[[a|b|c]]",
+    ["[[a [b] c]]", "[[a|b\nc]]", "[[a|b]c]]", "[[ id ]]", "![[id]]", "[[a b ]]", "[[\té]]", "[[id\\|x]]", "[[a|b|c]]",
      "> [[a|b\n> c]]"],
 )  # fmt: skip
 def test_a_bracket_form_that_is_not_strictly_a_wikilink_is_none_and_is_doubtful(lax: str) -> None:

@@ -1,0 +1,206 @@
+"""Keeps the links between pages and their degrees equal to what the bodies say, one changed record at a time.
+
+The order in which records arrive does not matter: a link is kept as it is written, and what it leads to is decided
+anew whenever a record appears, goes or changes that it could mean. A write that leaves a page's names, path, lifecycle
+and validity as they are costs its own new links only. Runs inside the publication's transaction, on the lane's thread.
+
+Source: tools.md (Page budgets).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from messages.vocabulary import Partition
+from storage.records import path_key
+from storage.records.links import LinkKey
+from storage.state.catalogue_reader import CatalogueReader
+from storage.state.connection import Database
+from storage.state.page_graph import PageGraph, is_current_page
+
+_Place: TypeAlias = tuple[int, LinkKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """All that decides which links mean a record, and whether it counts."""
+
+    row: int
+    id: str
+    page: bool
+    current: bool
+    merged_into: str
+    path: str
+    names: frozenset[str]
+
+
+class PageLinks:
+    """The links of one partition, for one change of one record: :meth:`identity` before it, :meth:`follow` after."""
+
+    def __init__(self, db: Database, partition: Partition, number: int) -> None:
+        self._db = db
+        self._number = number
+        self._reader = CatalogueReader(db, partition, number)
+        self._graph = PageGraph(self._reader)
+        self._changed: Counter[int] = Counter()
+
+    def identity(self, row: int | None) -> Identity | None:
+        """How the record of a row is meant by links now; ``None`` where there is no such record."""
+        entry = None if row is None else self._reader.by_row(row)
+        if entry is None:
+            return None
+        page = entry.kind == "page"
+        return Identity(
+            row=entry.row,
+            id=entry.id,
+            page=page,
+            current=is_current_page(entry),
+            merged_into=entry.merged_into if entry.lifecycle == "merged" else "",
+            path=path_key(entry.path) if page else "",
+            names=frozenset(self._reader.names_of(entry.row)) if page else frozenset(),
+        )
+
+    def follow(self, before: Identity | None, after: Identity | None, links: Sequence[LinkKey]) -> None:
+        """Bring links and degrees up to date after a record's other rows have changed; ``links`` are its body's."""
+        row = after.row if after is not None else None if before is None else before.row
+        if row is None:
+            return
+        if not any(one is not None and one.page for one in (before, after)):
+            if before != after:
+                self._decide(self._meaning(one for one in (before, after) if one is not None))
+            return
+        if after is not None and after.page:
+            self._put_page(after)
+        counts = after is not None and after.current
+        counted = self._counted(row)
+        if counts and not counted:
+            self._db.execute("UPDATE page SET degree = 0 WHERE row = ?", (row,))
+            self._count(0, 1)
+        places = self._put_links(row, links, anew=counts != counted)
+        if before != after:
+            places |= self._meaning(one for one in (before, after) if one is not None)
+        self._decide(places)
+        if counted and not counts:
+            # Nothing leads from it or to it any more.
+            self._db.execute("UPDATE page SET degree = NULL WHERE row = ?", (row,))
+            self._count(0, -1)
+        if after is None or not after.page:
+            self._db.execute("DELETE FROM page WHERE row = ?", (row,))
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _put_page(self, page: Identity) -> None:
+        self._db.execute(
+            "INSERT INTO page (row, partition, path, file) VALUES (?1, ?2, ?3, ?4) "
+            "ON CONFLICT (row) DO UPDATE SET path = ?3, file = ?4 WHERE path <> ?3",
+            (page.row, self._number, page.path, page.path.rpartition("/")[2]),
+        )
+
+    def _counted(self, row: int) -> bool:
+        return self._db.query_one("SELECT 1 FROM page WHERE row = ? AND degree IS NOT NULL", (row,)) is not None
+
+    def _put_links(self, row: int, links: Sequence[LinkKey], *, anew: bool) -> dict[_Place, int | None]:
+        """Make these the links of the page; those to be decided, with what they led to so far."""
+        stored = {
+            LinkKey(form, written, name, path): target
+            for form, written, name, path, target in self._db.query(
+                "SELECT form, written, name, path, target FROM body_link WHERE row = ?", (row,)
+            )
+        }
+        wanted = set(links)
+        for link in stored.keys() - wanted:
+            self._set(row, link, stored[link], None)
+            self._db.execute(
+                "DELETE FROM body_link WHERE row = ? AND form = ? AND written = ?", (row, link.form, link.written)
+            )
+        new = [link for link in links if link not in stored]
+        self._db.execute_many(
+            "INSERT INTO body_link (partition, row, form, written, name, path) VALUES (?, ?, ?, ?, ?, ?)",
+            [(self._number, row, link.form, link.written, link.name, link.path) for link in new],
+        )
+        undecided: dict[_Place, int | None] = {(row, link): None for link in new}
+        if anew:
+            undecided |= {(row, link): stored[link] for link in stored.keys() & wanted}
+        return undecided
+
+    def _meaning(self, identities: Iterable[Identity]) -> dict[_Place, int | None]:
+        """The links that could mean one of these, or a record that was merged into it, with what they lead to."""
+        found: dict[_Place, int | None] = {}
+        waiting = list(identities)
+        known = set(waiting)
+        while waiting:
+            one = waiting.pop()
+            self._add(found, "form = 'wiki' AND written = ?", one.id)
+            for name in sorted(one.names):
+                self._add(found, "form = 'wiki' AND name = ?", name)
+            if one.path:
+                for path in {one.path, one.path.rpartition("/")[2]}:
+                    self._add(found, "path = ?", path)
+            for entry in self._reader.naming(one.id, ("merged_into",)):
+                merged = self.identity(entry.row) if entry.lifecycle == "merged" else None
+                if merged is not None and merged not in known:
+                    known.add(merged)
+                    waiting.append(merged)
+        return found
+
+    def _add(self, found: dict[_Place, int | None], condition: str, value: str) -> None:
+        for row, form, written, name, path, target in self._db.query(
+            f"SELECT row, form, written, name, path, target FROM body_link WHERE partition = ? AND {condition}",
+            (self._number, value),
+        ):
+            found[int(row), LinkKey(form, written, name, path)] = target
+
+    def _decide(self, places: Mapping[_Place, int | None]) -> None:
+        for place, target in places.items():
+            self._lead(place, target)
+        self._settle()
+
+    def _lead(self, place: _Place, known: int | None) -> None:
+        """Decide where a link leads now: from a current page to another one, or nowhere."""
+        row, link = place
+        page = self._graph.page_of(link) if self._is_current(row) else None
+        target = None if page is None or page.row == row else page.row
+        self._set(row, link, known, target)
+
+    def _is_current(self, row: int) -> bool:
+        entry = self._reader.by_row(row)
+        return entry is not None and is_current_page(entry)
+
+    def _set(self, row: int, link: LinkKey, known: int | None, target: int | None) -> None:
+        if known == target:
+            return
+        if target is not None and not self._graph.linked(row, target):
+            self._changed.update((row, target))
+        self._db.execute(
+            "UPDATE body_link SET target = ? WHERE row = ? AND form = ? AND written = ?",
+            (target, row, link.form, link.written),
+        )
+        if known is not None and not self._graph.linked(row, known):
+            self._changed.subtract((row, known))
+
+    def _settle(self) -> None:
+        """Apply what the changed links did to degrees."""
+        for row, difference in sorted(self._changed.items()):
+            if not difference:
+                continue
+            changed = self._db.query_one(
+                "UPDATE page SET degree = degree + ? WHERE row = ? RETURNING degree", (difference, row)
+            )
+            assert changed is not None, "only pages have links"
+            self._count(int(changed[0]) - difference, -1)
+            self._count(int(changed[0]), 1)
+        self._changed.clear()
+
+    def _count(self, degree: int, difference: int) -> None:
+        self._db.execute(
+            "INSERT INTO degree (partition, degree, pages) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT (partition, degree) DO UPDATE SET pages = pages + ?3",
+            (self._number, degree, difference),
+        )
+        if difference < 0:
+            self._db.execute(
+                "DELETE FROM degree WHERE partition = ? AND degree = ? AND pages = 0", (self._number, degree)
+            )
