@@ -19,7 +19,9 @@ from storage.search import SearchFilters, SearchQuery, parse_query
 from storage.state.catalogue_reader import Entry
 from storage.state.page_graph import PageGraph
 
-Why: TypeAlias = Literal["dependency", "entity", "owner", "source_page", "continuity", "relationship", "link", "mention"]
+Why: TypeAlias = Literal[
+    "dependency", "entity", "owner", "source_page", "continuity", "relationship", "link", "mention"
+]
 
 IMPACT_MAX: Final = 100
 MENTIONS_LOOKED_AT_MAX: Final = 50
