@@ -43,6 +43,7 @@ from messages.tools.history import (
 from messages.tools.lifecycle import CorrectRequest, MergeRequest, Replacement, UnmergeRequest, WithdrawRequest
 from messages.tools.ontology import OntologyRequest, OntologyView
 from messages.tools.pages import EditBodyRequest, EvidenceArgument, PageArguments, SavePageRequest
+from messages.tools.recall import RecallRequest
 from messages.tools.receipts import (
     ExistingPage,
     Receipt,
@@ -119,6 +120,7 @@ __all__ = [
     "PageRef",
     "PageRow",
     "PublishBatchRequest",
+    "RecallRequest",
     "Receipt",
     "RecordRequest",
     "RecordView",

@@ -17,6 +17,7 @@ from messages.tools.history import HistoryRequest, MutationRequest, ResumeReques
 from messages.tools.lifecycle import CorrectRequest, MergeRequest, UnmergeRequest, WithdrawRequest
 from messages.tools.ontology import OntologyRequest
 from messages.tools.pages import EditBodyRequest, SavePageRequest
+from messages.tools.recall import RecallRequest
 from messages.tools.records import RecordRequest, RecordsRequest
 from messages.tools.remember import RememberRequest
 from messages.tools.search import GrepRequest, LookupRequest
@@ -201,6 +202,11 @@ _SPECS: Final = (
         UnmergeRequest,
         "Undo a merge of pages that turned out to be different: the merged page is active again and the other one "
         "loses what it was given, unless that was edited since; kept lists what stayed. Use the merged page's id.",
+        RecallRequest,
+        "Approve one saved page or user_belief claim for automatic recall, or clear the approval. Use it only when the "
+        "user asks to be reminded of it by itself: summary is all that will be shown, triggers and projects say when. "
+        "Read the record first and send its id, expectedRevision and expectedHash. Source and inferred claims cannot "
+        "be approved; a correction needs a new approval.",
         _REPLACE,
     ),
     _read(

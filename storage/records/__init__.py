@@ -24,6 +24,7 @@ from storage.records.record_files import (
     content_hash,
     frontmatter_values,
     parse_record,
+    recall_value,
     render_new,
     rewrite,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "parse_instant",
     "parse_record",
     "path_key",
+    "recall_value",
     "record_folder",
     "render_new",
     "rewrite",

@@ -233,6 +233,13 @@ def _json_of(value: object) -> JsonValue:
             raise TypeError(f"no frontmatter value: {type(value).__name__}")
 
 
+def recall_value(recall: Recall) -> JsonObject:
+    """An approval as frontmatter holds it; empty lists are left out."""
+    value = _json_of(recall)
+    assert isinstance(value, dict)
+    return value
+
+
 def citation_value(citation: EvidenceCitation) -> JsonObject:
     """A citation as frontmatter and agents see it: the keys that it has, then those that we do not know."""
     shown: JsonObject = {}

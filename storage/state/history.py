@@ -123,6 +123,16 @@ def latest(db: Database, partition: Partition, record_id: str) -> Revision | Non
     return None if row is None else _revision(row)
 
 
+def last_published(db: Database, partition: Partition, record_id: str, operation: str) -> Revision | None:
+    """The newest revision that a finished publication of this operation gave a record; outside edits are none."""
+    row = db.query_one(
+        f"{_SELECT} AND h.record_id = ? AND h.operation = ? AND h.external = 0 AND p.state = 'published' "
+        "ORDER BY h.sequence DESC, h.id DESC LIMIT 1",
+        (partition.key, record_id, operation),
+    )
+    return None if row is None else _revision(row)
+
+
 def texts_of_path(db: Database, partition: Partition, path: str, limit: int = 20) -> Iterator[bytes]:
     """The newest texts that a path had, newest first. Reads history without an index: for rare questions only."""
     rows = db.query(

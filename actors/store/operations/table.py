@@ -14,6 +14,7 @@ from actors.store.operations.maintenance import maintain
 from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
 from actors.store.operations.publish_batch import publish_batch
+from actors.store.operations.recall import recall
 from actors.store.operations.record import record
 from actors.store.operations.records import records
 from actors.store.operations.remember import remember
@@ -40,6 +41,7 @@ from messages.tools import (
     MutationRequest,
     OntologyRequest,
     PublishBatchRequest,
+    RecallRequest,
     RecordRequest,
     RecordsRequest,
     RememberRequest,
@@ -92,6 +94,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return merge(context, request)
         case UnmergeRequest():
             return unmerge(context, request)
+        case RecallRequest():
+            return recall(context, request)
         case HistoryRequest():
             return history(context, request)
         case RevisionRequest():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from actors.store.operations.context import OperationContext
+from actors.store.operations.recall import recall_findings
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject, JsonValue
 from storage.ontology import Resolve, validate_page, validate_relationship
@@ -24,12 +25,12 @@ def page_type_of_id(context: OperationContext, record_id: str) -> str | None:
 
 
 def issues_of(context: OperationContext, entry: Entry, record: Record) -> Sequence[JsonObject]:
-    """The findings of one record: those of its file, then those of its references; at most twenty."""
+    """The findings of one record: of its file, of its references, of an approval that does not count; at most 20."""
     shown = list(context.catalogue.findings(entry.path))
     known = {(issue["code"], issue["field"]) for issue in shown}
     shown.extend(
         {"code": finding.code, "field": finding.field, "message": finding.message}
-        for finding in judged_beside_others(context, entry, record)
+        for finding in (*judged_beside_others(context, entry, record), *recall_findings(context, entry, record))
         if (finding.code, finding.field) not in known
     )
     return shown[:ISSUES_SHOWN_MAX]

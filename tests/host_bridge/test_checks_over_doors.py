@@ -1,0 +1,86 @@
+"""Approving, verifying and comparing sources, through the Python door and through MCP, on the real runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from host_bridge.bridge import KnowledgeBridge
+from host_bridge.mcp import McpHost
+from messages.errors import Denied, WritesDisabled
+from messages.json_types import JsonObject, JsonValue
+from tests.host_bridge.test_mcp import Served, only_text
+from tests.kit.leaks import nothing_left
+from tests.kit.store import GROUP, MAIN, failure, open_bridge, request_id
+
+Door = Callable[[str, JsonObject], JsonObject]
+
+
+@pytest.fixture
+def bridge(tmp_path: Path) -> Iterator[KnowledgeBridge]:
+    with nothing_left(), open_bridge(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["bridge", "mcp"])
+def door(bridge: KnowledgeBridge, request: pytest.FixtureRequest) -> Iterator[Door]:
+    """Calls a tool and gives its answer, as a program or as an MCP client."""
+    if request.param == "bridge":
+        yield lambda tool, arguments: bridge.call(tool, arguments, MAIN)
+        return
+    host = McpHost(bridge)
+    served = Served(host)
+    served.open()
+    numbers = iter(range(1_000))
+
+    def call(tool: str, arguments: JsonObject) -> JsonObject:
+        served.request(next(numbers), "tools/call", {"name": tool, "arguments": arguments})
+        result = served.result()
+        assert not result.get("isError"), only_text(result)
+        answer: JsonObject = json.loads(only_text(result))
+        return answer
+
+    yield call
+    served.close()
+    host.close()
+
+
+def page(bridge: KnowledgeBridge, title: str, number: int, **more: JsonValue) -> JsonObject:
+    given = {"title": title, "type": "project", "body": "About it.", "requestId": request_id(number), **more}
+    return bridge.call("knowledge_save_page", given, MAIN)
+
+
+def approval(saved: JsonObject, number: int, **more: JsonValue) -> JsonObject:
+    return {
+        "requestId": request_id(number),
+        "id": saved["id"],
+        "expectedRevision": saved["revision"],
+        "expectedHash": saved["hash"],
+        "summary": "It ships on Friday.",
+        **more,
+    }
+
+
+def test_an_approval_and_its_repeat_give_one_receipt_through_every_door(bridge: KnowledgeBridge, door: Door) -> None:
+    saved = page(bridge, "Plan", 1)
+    receipt = door("knowledge_recall", approval(saved, 2, triggers=["release"]))
+    assert (receipt["id"], receipt["revision"]) == (saved["id"], 2)
+    assert door("knowledge_recall", approval(saved, 2, triggers=["release"])) == receipt
+    [row] = [
+        row
+        for row in door("knowledge_history", {"id": saved["id"]})["rows"]  # type: ignore[union-attr]
+        if isinstance(row, dict) and row["operation"] == "recall"
+    ]
+    assert row["actor"] == "main"
+
+
+def test_approval_requires_writes_enabled_and_the_owner(bridge: KnowledgeBridge, tmp_path: Path) -> None:
+    request = approval({"id": "p", "revision": 1, "hash": "0" * 64}, 1)
+    assert isinstance(failure(bridge, "recall", request, GROUP), Denied)
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    with open_bridge(closed, "writesEnabled: false") as other:
+        assert isinstance(failure(other, "recall", request), WritesDisabled)
