@@ -73,6 +73,7 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
         "knowledge_resume": {"requestId": _UUID},
         "knowledge_revision": {"id": _ID, "sequence": 12},
         "knowledge_save_page": {"requestId": _UUID, "title": "Lighthouse", "type": "project", "body": "What it is."},
+        "knowledge_source_check": {"sources": [{"key": "notes/plan.md", "size": 1234}], "complete": True},
         "knowledge_status": {},
         "knowledge_unmerge": {"requestId": _UUID, **_READ, "reason": "They are two projects after all."},
         "knowledge_withdraw": {"requestId": _UUID, **_READ, "reason": "It was a joke."},

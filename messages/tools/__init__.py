@@ -84,6 +84,7 @@ from messages.tools.statements import (
     RelationshipArguments,
     StatementArguments,
 )
+from messages.tools.source_check import SourceArgument, SourceCheckRequest, SourceRow, source_check_response
 from messages.tools.status import GitState, StatusRequest, StatusResponse
 
 __all__ = [
@@ -138,6 +139,9 @@ __all__ = [
     "SavePageRequest",
     "SearchHit",
     "StatementArguments",
+    "SourceArgument",
+    "SourceCheckRequest",
+    "SourceRow",
     "StatusRequest",
     "StatusResponse",
     "Subject",
@@ -168,5 +172,6 @@ __all__ = [
     "rows_within",
     "same_title_rejection",
     "short_hash",
+    "source_check_response",
     "tool_spec",
 ]

@@ -22,6 +22,7 @@ from messages.tools.records import RecordRequest, RecordsRequest
 from messages.tools.remember import RememberRequest
 from messages.tools.search import GrepRequest, LookupRequest
 from messages.tools.statements import AnnotateRequest, CreateClaimRequest, CreateRelationshipRequest
+from messages.tools.source_check import SourceCheckRequest
 from messages.tools.status import StatusRequest
 
 Action: TypeAlias = Literal["read", "write"]
@@ -208,6 +209,13 @@ _SPECS: Final = (
         "Read the record first and send its id, expectedRevision and expectedHash. Source and inferred claims cannot "
         "be approved; a correction needs a new approval.",
         _REPLACE,
+    ),
+    _read(
+        SourceCheckRequest,
+        "Compare a list of sources (files, feeds, messages) with the saved pages of type source: new, unchanged, "
+        "changed, and with complete also gone. Use it before ingesting again, so that only what changed is read. Send "
+        "each source's key with sha256, or size and modified; differs says what changed, and is empty where nothing "
+        "could be compared. It changes nothing: update the source page yourself after reading.",
     ),
     _read(
         HistoryRequest,

@@ -309,8 +309,16 @@ def _nobody(record_id: str) -> str | None:
     return None
 
 
+SOURCE_KEY_ROLE: Final = "source_key"
+"""The role of the key under which a page of type ``source`` finds its source again."""
+
+
 def references(record: Record) -> list[tuple[str, str]]:
-    """The ids that a record names, each with the role in which it names them; the first entity is the subject."""
+    """The ids that a record names, each with the role in which it names them; the first entity is the subject.
+
+    A page's field ``key`` stands beside them under its own role, whatever the page's type: that is in the row.
+    """
+    key = record.fields.get("key") if record.kind == "page" else None
     single = (
         ("owner", record.owner),
         ("source_page", record.source_page),
@@ -319,6 +327,7 @@ def references(record: Record) -> list[tuple[str, str]]:
         ("merged_into", record.merged_into),
         ("supersedes", record.supersedes),
         ("superseded_by", record.superseded_by),
+        (SOURCE_KEY_ROLE, key if isinstance(key, str) and key else None),
     )
     many = (
         ("entity", record.entities),

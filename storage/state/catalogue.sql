@@ -82,7 +82,7 @@ CREATE TABLE tag (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tag_by_row ON tag(row);
 
-CREATE TABLE reference (                                   -- ids that a record names, by role
+CREATE TABLE reference (                                   -- ids that a record names, by role; and a source's key
     partition   INTEGER NOT NULL,
     target      TEXT NOT NULL,
     role        TEXT NOT NULL,

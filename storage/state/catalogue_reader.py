@@ -218,6 +218,17 @@ class CatalogueReader:
         rows = self._db.query("SELECT target FROM reference WHERE row = ? AND role = ? ORDER BY position", (row, role))
         return [str(found[0]) for found in rows]
 
+    def keyed(self, types: Collection[str], role: str) -> Sequence[tuple[str, Entry]]:
+        """``(what it names in this role, page)`` for the active pages of these types, by name, newest page first."""
+        wanted = sorted(types)
+        rows = self._db.query(
+            f"SELECT f.target, {_QUALIFIED} FROM record r JOIN reference f ON f.row = r.row AND f.role = ? "
+            f"WHERE r.partition = ? AND r.kind = 'page' AND r.type IN ({', '.join('?' * len(wanted))}) "
+            "AND r.lifecycle = 'active' AND r.fixture = 0 ORDER BY f.target, r.updated_at DESC, r.id",
+            (role, self.number, *wanted),
+        )
+        return [(str(row[0]), _entry(row[1:])) for row in rows]
+
     def citing(self, path: str, sha256: str) -> Sequence[Entry]:
         """Records that cite this retained file under this hash."""
         rows = self._db.query(

@@ -84,3 +84,21 @@ def test_approval_requires_writes_enabled_and_the_owner(bridge: KnowledgeBridge,
     closed.mkdir()
     with open_bridge(closed, "writesEnabled: false") as other:
         assert isinstance(failure(other, "recall", request), WritesDisabled)
+
+
+def test_a_manifest_is_compared_with_the_source_pages(bridge: KnowledgeBridge, door: Door) -> None:
+    saved = page(bridge, "Notes", 1, type="source", fields={"key": "notes.md", "size": 10})
+    answer = door(
+        "knowledge_source_check",
+        {"sources": [{"key": "notes.md", "size": 11}, {"key": "plan.md", "size": 1}], "complete": True},
+    )
+    assert answer["counts"] == {"new": 1, "changed": 1}
+    changed = {
+        "state": "changed",
+        "id": saved["id"],
+        "revision": 1,
+        "hash": str(saved["hash"])[:16],
+        "differs": ["size"],
+        "key": "notes.md",
+    }
+    assert answer["sources"] == [changed, {"state": "new", "key": "plan.md"}]

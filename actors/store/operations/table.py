@@ -20,6 +20,7 @@ from actors.store.operations.records import records
 from actors.store.operations.remember import remember
 from actors.store.operations.save_page import save_page
 from actors.store.operations.statements import annotate, create_claim, create_relationship
+from actors.store.operations.source_check import source_check
 from actors.store.operations.status import status
 from actors.store.upkeep import UpkeepStep
 from messages.operator import (
@@ -48,6 +49,7 @@ from messages.tools import (
     ResumeRequest,
     RevisionRequest,
     SavePageRequest,
+    SourceCheckRequest,
     StatusRequest,
     ToolRequest,
     UnmergeRequest,
@@ -96,6 +98,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return unmerge(context, request)
         case RecallRequest():
             return recall(context, request)
+        case SourceCheckRequest():
+            return source_check(context, request)
         case HistoryRequest():
             return history(context, request)
         case RevisionRequest():

@@ -157,6 +157,19 @@ SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
         "knowledge_recall",
         {"requestId": REQUEST_ID, "id": PAGE_ID, "expectedRevision": 1, "expectedHash": HASH, "clear": True},
     ),
+    ("knowledge_source_check", {"sources": [{"key": "notes/a.md"}]}),
+    (
+        "knowledge_source_check",
+        {
+            "sources": [
+                {"key": f"feed:{number}", "sha256": HASH, "size": number, "modified": "2026-09-20T10:00:00Z"}
+                for number in range(200)
+            ],
+            "complete": True,
+            "offset": 100,
+            "snapshot": "private-17",
+        },
+    ),
     ("knowledge_history", {}),
     ("knowledge_history", {"id": PAGE_ID, "limit": 100, "offset": 20}),
     ("knowledge_revision", {"id": PAGE_ID, "sequence": 1}),
