@@ -77,6 +77,7 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
         "knowledge_status": {},
         "knowledge_unmerge": {"requestId": _UUID, **_READ, "reason": "They are two projects after all."},
         "knowledge_withdraw": {"requestId": _UUID, **_READ, "reason": "It was a joke."},
+        "knowledge_verify": {"ids": [_ID]},
     }
 )  # fmt: skip
 

@@ -86,6 +86,7 @@ from messages.tools.statements import (
 )
 from messages.tools.source_check import SourceArgument, SourceCheckRequest, SourceRow, source_check_response
 from messages.tools.status import GitState, StatusRequest, StatusResponse
+from messages.tools.verify import Checked, ExpectedLink, VerifiedLink, VerifiedRecord, VerifyRequest, verify_response
 
 __all__ = [
     "CATALOGUE",
@@ -95,6 +96,7 @@ __all__ = [
     "BatchContent",
     "BatchItem",
     "ClaimArguments",
+    "Checked",
     "ClaimRow",
     "ContentField",
     "CorrectRequest",
@@ -104,6 +106,7 @@ __all__ = [
     "EvidenceArgument",
     "EvidenceView",
     "ExistingPage",
+    "ExpectedLink",
     "Found",
     "GitState",
     "GrepMode",
@@ -150,6 +153,9 @@ __all__ = [
     "ToolSpec",
     "UnmergeRequest",
     "WithdrawRequest",
+    "VerifiedLink",
+    "VerifiedRecord",
+    "VerifyRequest",
     "WriteRequest",
     "agent_receipt",
     "all_duplicates",
@@ -174,4 +180,5 @@ __all__ = [
     "short_hash",
     "source_check_response",
     "tool_spec",
+    "verify_response",
 ]

@@ -24,6 +24,7 @@ from messages.tools.search import GrepRequest, LookupRequest
 from messages.tools.statements import AnnotateRequest, CreateClaimRequest, CreateRelationshipRequest
 from messages.tools.source_check import SourceCheckRequest
 from messages.tools.status import StatusRequest
+from messages.tools.verify import VerifyRequest
 
 Action: TypeAlias = Literal["read", "write"]
 
@@ -209,6 +210,13 @@ _SPECS: Final = (
         "Read the record first and send its id, expectedRevision and expectedHash. Source and inferred claims cannot "
         "be approved; a correction needs a new approval.",
         _REPLACE,
+    ),
+    _read(
+        VerifyRequest,
+        "Check saved records and their links after writing: schema, ontology, evidence against its hash, links that "
+        "lead nowhere, redirects, duplicates. Send ids of what you wrote, and expectedLinks (from, to) for links that "
+        "must be there: each is present, missing or ambiguous. state ok means that nothing is structurally wrong, not "
+        "that the statement is true. Follow nextOffset with the same arguments. It changes nothing.",
     ),
     _read(
         SourceCheckRequest,

@@ -12,9 +12,10 @@ from host_bridge.bridge import KnowledgeBridge
 from host_bridge.mcp import McpHost
 from messages.errors import Denied, WritesDisabled
 from messages.json_types import JsonObject, JsonValue
+from messages.vocabulary import PRIVATE
 from tests.host_bridge.test_mcp import Served, only_text
 from tests.kit.leaks import nothing_left
-from tests.kit.store import GROUP, MAIN, failure, open_bridge, request_id
+from tests.kit.store import GROUP, MAIN, failure, items_of, only_store, open_bridge, remember, request_id
 
 Door = Callable[[str, JsonObject], JsonObject]
 
@@ -53,6 +54,12 @@ def page(bridge: KnowledgeBridge, title: str, number: int, **more: JsonValue) ->
     return bridge.call("knowledge_save_page", given, MAIN)
 
 
+def listed(answer: JsonObject, key: str) -> list[JsonObject]:
+    found = answer[key]
+    assert isinstance(found, list)
+    return found
+
+
 def approval(saved: JsonObject, number: int, **more: JsonValue) -> JsonObject:
     return {
         "requestId": request_id(number),
@@ -69,11 +76,8 @@ def test_an_approval_and_its_repeat_give_one_receipt_through_every_door(bridge: 
     receipt = door("knowledge_recall", approval(saved, 2, triggers=["release"]))
     assert (receipt["id"], receipt["revision"]) == (saved["id"], 2)
     assert door("knowledge_recall", approval(saved, 2, triggers=["release"])) == receipt
-    [row] = [
-        row
-        for row in door("knowledge_history", {"id": saved["id"]})["rows"]  # type: ignore[union-attr]
-        if isinstance(row, dict) and row["operation"] == "recall"
-    ]
+    rows = listed(door("knowledge_history", {"id": saved["id"]}), "rows")
+    [row] = [row for row in rows if row["operation"] == "recall"]
     assert row["actor"] == "main"
 
 
@@ -102,3 +106,21 @@ def test_a_manifest_is_compared_with_the_source_pages(bridge: KnowledgeBridge, d
         "key": "notes.md",
     }
     assert answer["sources"] == [changed, {"state": "new", "key": "plan.md"}]
+
+
+def test_records_and_their_links_are_verified_and_evidence_that_changed_is_found(
+    bridge: KnowledgeBridge, door: Door
+) -> None:
+    saved = page(bridge, "Plan", 1)
+    linking = page(bridge, "Log", 2, body=f"[[{saved['id']}|Plan]] and [[gone]].")
+    [claim] = items_of(remember(bridge, "It ships on Friday.", 3))
+    ids = [linking["id"], claim["id"]]
+    links = [{"from": linking["id"], "to": saved["id"]}, {"from": saved["id"], "to": linking["id"]}]
+    answer = door("knowledge_verify", {"ids": ids, "expectedLinks": links})
+    assert [found["state"] for found in listed(answer, "records")] == ["problems", "ok"]
+    assert [found["state"] for found in listed(answer, "links")] == ["present", "missing"]
+    [excerpt] = (only_store(bridge.state_dir).partition(PRIVATE) / "artifacts").glob("*/excerpt.txt")
+    excerpt.write_text("tampered", "utf-8")
+    [changed] = listed(door("knowledge_verify", {"ids": [claim["id"]]}), "records")
+    assert changed["state"] == "problems"
+    assert "hash_mismatch" in json.dumps(changed["evidence"])

@@ -22,6 +22,7 @@ from actors.store.operations.save_page import save_page
 from actors.store.operations.statements import annotate, create_claim, create_relationship
 from actors.store.operations.source_check import source_check
 from actors.store.operations.status import status
+from actors.store.operations.verify import verify
 from actors.store.upkeep import UpkeepStep
 from messages.operator import (
     AcceptDeletionsRequest,
@@ -54,6 +55,7 @@ from messages.tools import (
     ToolRequest,
     UnmergeRequest,
     WithdrawRequest,
+    VerifyRequest,
 )
 
 
@@ -98,6 +100,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return unmerge(context, request)
         case RecallRequest():
             return recall(context, request)
+        case VerifyRequest():
+            return verify(context, request)
         case SourceCheckRequest():
             return source_check(context, request)
         case HistoryRequest():

@@ -157,6 +157,17 @@ SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
         "knowledge_recall",
         {"requestId": REQUEST_ID, "id": PAGE_ID, "expectedRevision": 1, "expectedHash": HASH, "clear": True},
     ),
+    ("knowledge_verify", {"ids": [PAGE_ID]}),
+    ("knowledge_verify", {"expectedLinks": [{"from": PAGE_ID, "to": "a.b:c_d-1"}]}),
+    (
+        "knowledge_verify",
+        {
+            "ids": [PAGE_ID] * 100,
+            "expectedLinks": [{"from": "a", "to": "b"}] * 200,
+            "offset": 7,
+            "snapshot": "private-17",
+        },
+    ),
     ("knowledge_source_check", {"sources": [{"key": "notes/a.md"}]}),
     (
         "knowledge_source_check",
