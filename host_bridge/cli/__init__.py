@@ -22,6 +22,7 @@ _COMMANDS = {
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",
     "serve": "host_bridge.cli.serve",
+    "skills": "host_bridge.cli.skills",
     "status": "host_bridge.cli.status",
     "stop": "host_bridge.cli.stop",
     "store": "host_bridge.cli.store",

@@ -14,6 +14,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge adopt PATH...            make pages of plain Markdown files in the vault
   knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
+  knowledge skills                   procedures for agents: list them, or copy them into a folder
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
   knowledge help COMMAND             options, examples and exit statuses of one command
@@ -129,6 +130,22 @@ knowledge/owner.log in the state directory. Ended by Ctrl-C, SIGTERM or `knowled
 Examples:
   knowledge serve
   echo '{{"jsonrpc": "2.0", "id": 1, "method": "tools.list", "params": {{"format": "mcp"}}}}' | knowledge serve --stdio
+""",
+    "skills": f"""\
+knowledge skills                        list the procedures for agents that come with this package
+knowledge skills export DIR [NAME...]   copy them, or some of them, to DIR/<name>/SKILL.md
+
+Each skill is a short text that an agent's host can load: how to answer from memory, to save, to read documents and
+meetings in, to keep one page a person, to correct, to follow a changing source, and to let the host do that regularly.
+Export writes all files or none: it stops at a file that is there and differs.
+
+  --overwrite                    export: replace files that are there
+  --json                         one compact line
+{_STATE} (not needed here)
+
+Examples:
+  knowledge skills --json
+  knowledge skills export ~/.claude/skills knowledge-recall knowledge-capture
 """,
     "status": f"""\
 knowledge status - is an owner running, how is it, and what should you know?

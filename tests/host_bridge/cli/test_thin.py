@@ -51,6 +51,8 @@ def warm() -> Iterator[Home]:
         "from host_bridge.cli import main; main(['status', '--state-dir', {state!r}])",
         "from host_bridge.cli import main; main(['mcp', '--state-dir', {state!r}])",
         "from host_bridge.cli import main; main(['stop', '--state-dir', {state!r}])",
+        "from host_bridge.cli import main; main(['skills', '--state-dir', {state!r}])",
+        "from host_bridge.cli import main; main(['skills', 'export', {state!r}])",
     ],
 )
 def test_a_thin_command_loads_the_standard_library_alone_and_little_of_it(warm: Home, act: str) -> None:
