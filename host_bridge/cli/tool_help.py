@@ -60,6 +60,7 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
                 {"kind": "claim", "body": "Lighthouse ships on Friday.", "claim_kind": "commitment",
                  "entities": ["$lighthouse"], **_SAID},
             ],
+        },
         "knowledge_recall": {
             "requestId": _UUID, "id": _ID, "expectedRevision": 1, "expectedHash": _HASH,
             "summary": "Lighthouse ships on Friday.", "triggers": ["lighthouse"],

@@ -76,6 +76,7 @@ from messages.tools.search import (
     grep_unavailable,
     lookup_response,
 )
+from messages.tools.source_check import SourceArgument, SourceCheckRequest, SourceRow, source_check_response
 from messages.tools.statements import (
     AnnotateRequest,
     ClaimArguments,
@@ -84,7 +85,6 @@ from messages.tools.statements import (
     RelationshipArguments,
     StatementArguments,
 )
-from messages.tools.source_check import SourceArgument, SourceCheckRequest, SourceRow, source_check_response
 from messages.tools.status import GitState, StatusRequest, StatusResponse
 from messages.tools.verify import Checked, ExpectedLink, VerifiedLink, VerifiedRecord, VerifyRequest, verify_response
 
@@ -95,8 +95,8 @@ __all__ = [
     "Annotations",
     "BatchContent",
     "BatchItem",
-    "ClaimArguments",
     "Checked",
+    "ClaimArguments",
     "ClaimRow",
     "ContentField",
     "CorrectRequest",
@@ -141,10 +141,10 @@ __all__ = [
     "Row",
     "SavePageRequest",
     "SearchHit",
-    "StatementArguments",
     "SourceArgument",
     "SourceCheckRequest",
     "SourceRow",
+    "StatementArguments",
     "StatusRequest",
     "StatusResponse",
     "Subject",
@@ -152,10 +152,10 @@ __all__ = [
     "ToolRequest",
     "ToolSpec",
     "UnmergeRequest",
-    "WithdrawRequest",
     "VerifiedLink",
     "VerifiedRecord",
     "VerifyRequest",
+    "WithdrawRequest",
     "WriteRequest",
     "agent_receipt",
     "all_duplicates",

@@ -21,8 +21,8 @@ from messages.tools.recall import RecallRequest
 from messages.tools.records import RecordRequest, RecordsRequest
 from messages.tools.remember import RememberRequest
 from messages.tools.search import GrepRequest, LookupRequest
-from messages.tools.statements import AnnotateRequest, CreateClaimRequest, CreateRelationshipRequest
 from messages.tools.source_check import SourceCheckRequest
+from messages.tools.statements import AnnotateRequest, CreateClaimRequest, CreateRelationshipRequest
 from messages.tools.status import StatusRequest
 from messages.tools.verify import VerifyRequest
 
@@ -204,6 +204,9 @@ _SPECS: Final = (
         UnmergeRequest,
         "Undo a merge of pages that turned out to be different: the merged page is active again and the other one "
         "loses what it was given, unless that was edited since; kept lists what stayed. Use the merged page's id.",
+        _REPLACE,
+    ),
+    _write(
         RecallRequest,
         "Approve one saved page or user_belief claim for automatic recall, or clear the approval. Use it only when the "
         "user asks to be reminded of it by itself: summary is all that will be shown, triggers and projects say when. "

@@ -9,9 +9,8 @@ from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
-from messages.pieces import Bool, Hash, Integer, Items, RecordId, Text, refused
-from messages.tools._base import WriteRequest
-from messages.tools.pages import REVISION_MAX
+from messages.pieces import Bool, Integer, Items, Text, refused
+from messages.tools._base import RecordFence, WriteRequest
 
 SUMMARY_MAX_CHARS: Final = 500
 TRIGGER_MAX_CHARS: Final = 200
@@ -23,14 +22,11 @@ Trigger = Annotated[str, Text(max_units=TRIGGER_MAX_CHARS, one_line=True)]
 ProjectKey = Annotated[str, Text(max_units=PROJECT_MAX_CHARS, one_line=True)]
 
 
-class RecallRequest(WriteRequest):
+class RecallRequest(RecordFence, WriteRequest):
     """One approval, complete, or ``clear``. Who approved and when is the service's to write, never the caller's."""
 
     tool: ClassVar[str] = "knowledge_recall"
 
-    id: RecordId = Field(description="The page, claim or relationship.")
-    expected_revision: Annotated[int, Integer(1, REVISION_MAX)] = Field(description="Revision you read.")
-    expected_hash: Hash = Field(description="Hash you read (16+ characters).")
     clear: Bool = Field(default=False, description="true: take the approval back; send none of the following.")
     summary: Annotated[str, Text(max_units=SUMMARY_MAX_CHARS)] | None = Field(
         default=None, description="The approved text, all that recall shows; required unless clear."

@@ -14,9 +14,8 @@ from pydantic import Field, model_validator
 from messages.arguments import Arguments
 from messages.json_types import JsonObject
 from messages.pieces import Bool, InstantText, Integer, Items, Sha256, Text, refused
-from messages.tools._base import Offset, Snapshot, ToolRequest
+from messages.tools._base import REVISION_MAX, Offset, Snapshot, ToolRequest
 from messages.tools._rows import paging, rows_within, short_hash
-from messages.tools.pages import REVISION_MAX
 
 SourceState: TypeAlias = Literal["new", "unchanged", "changed", "gone"]
 SOURCE_STATES: Final = ("new", "unchanged", "changed", "gone")

@@ -40,11 +40,19 @@ class PageGraph:
 
     def page_of(self, link: LinkKey) -> Entry | None:
         """The current page that a link leads to now; whether it is the link's own page is the caller's to see."""
+        meant = self.meant(link)
+        return meant[0] if len(meant) == 1 else None
+
+    def meant(self, link: LinkKey) -> Sequence[Entry]:
+        """The current pages that a link could mean: it leads to one only when that is the only one.
+
+        An id that several files bear means all of them, whatever they are.
+        """
         if link.form == "path":
-            return self._only(self._at("path", link.path))
+            return self._current(self._at("path", link.path))
         bearers = self._reader.by_id(link.written)
         if bearers:
-            return self._only(bearers) if len(bearers) == 1 else None
+            return self._current(bearers) if len(bearers) == 1 else bearers
         for candidates in (
             (entry for _, entry in self._reader.by_names((link.name,))),
             self._at("path", link.path),
@@ -52,8 +60,8 @@ class PageGraph:
         ):
             pages = self._current(candidates)
             if pages:
-                return pages[0] if len(pages) == 1 else None
-        return None
+                return pages
+        return []
 
     def standing(self, row: int | None) -> Standing:
         """The degree of a page and where that puts it; ``None`` for a page that is not there yet.
@@ -106,10 +114,6 @@ class PageGraph:
         )
         entries = (self._reader.by_row(int(number)) for (number,) in rows)
         return [entry for entry in entries if entry is not None]
-
-    def _only(self, candidates: Iterable[Entry]) -> Entry | None:
-        pages = self._current(candidates)
-        return pages[0] if len(pages) == 1 else None
 
     def _current(self, candidates: Iterable[Entry]) -> list[Entry]:
         """The distinct current pages that these stand for."""

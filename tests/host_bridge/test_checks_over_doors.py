@@ -13,7 +13,7 @@ from host_bridge.mcp import McpHost
 from messages.errors import Denied, WritesDisabled
 from messages.json_types import JsonObject, JsonValue
 from messages.vocabulary import PRIVATE
-from tests.host_bridge.test_mcp import Served, only_text
+from tests.host_bridge.mcp_session import Served, only_text
 from tests.kit.leaks import nothing_left
 from tests.kit.store import GROUP, MAIN, failure, items_of, only_store, open_bridge, remember, request_id
 

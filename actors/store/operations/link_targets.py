@@ -11,10 +11,11 @@ from typing import Final, Literal, TypeAlias
 
 from actors.store.operations.context import OperationContext
 from storage.records import Record, links
-from storage.records.links import Target
+from storage.records.links import LinkKey, Target
 from storage.records.utf16 import Offsets, clip
 from storage.state.catalogue import is_note
 from storage.state.catalogue_reader import Entry
+from storage.state.page_graph import PageGraph
 
 Leads: TypeAlias = Literal["record", "file", "elsewhere", "nowhere", "ambiguous", "outside", "doubtful"]
 
@@ -50,7 +51,7 @@ def link_targets(context: OperationContext, entry: Entry, record: Record) -> Seq
     for link in parsed.links:
         context.check()
         target = links.resolve(link, entry.path)
-        leads, led_to = _followed(context, target)
+        leads, led_to = _followed(context, target, links.key_of(link, entry.path))
         shown = clip(target.value, TARGET_SHOWN_MAX_CHARS)
         found.append(LinkTarget(leads, units.to_units(link.start), shown, led_to, link.image))
     for start, end in parsed.doubtful:
@@ -58,7 +59,7 @@ def link_targets(context: OperationContext, entry: Entry, record: Record) -> Seq
     return sorted(found, key=lambda link: link.at)
 
 
-def _followed(context: OperationContext, target: Target) -> tuple[Leads, Entry | None]:
+def _followed(context: OperationContext, target: Target, key: LinkKey | None) -> tuple[Leads, Entry | None]:
     match target.kind:
         case "external" | "self":
             return "elsewhere", None
@@ -68,7 +69,10 @@ def _followed(context: OperationContext, target: Target) -> tuple[Leads, Entry |
             bearers = context.catalogue.by_id(target.value)
             if len(bearers) > 1:
                 return "ambiguous", None
-            return _record(context, bearers[0] if bearers else None)
+            if bearers:
+                return _record(context, bearers[0])
+            meant = () if key is None else PageGraph(context.catalogue).meant(key)
+            return ("ambiguous", None) if len(meant) > 1 else _record(context, meant[0] if meant else None)
         case "path":
             return _file(context, target.value.rstrip("/"))
 

@@ -19,8 +19,8 @@ from actors.store.operations.record import record
 from actors.store.operations.records import records
 from actors.store.operations.remember import remember
 from actors.store.operations.save_page import save_page
-from actors.store.operations.statements import annotate, create_claim, create_relationship
 from actors.store.operations.source_check import source_check
+from actors.store.operations.statements import annotate, create_claim, create_relationship
 from actors.store.operations.status import status
 from actors.store.operations.verify import verify
 from actors.store.upkeep import UpkeepStep
@@ -54,8 +54,8 @@ from messages.tools import (
     StatusRequest,
     ToolRequest,
     UnmergeRequest,
-    WithdrawRequest,
     VerifyRequest,
+    WithdrawRequest,
 )
 
 

@@ -138,9 +138,13 @@ def test_links_that_lead_nowhere_or_to_no_one_record_are_named_with_their_place(
     write_note(desk.folder(), "projects/a.md", page_file("twice", "A"))
     write_note(desk.folder(), "projects/b.md", page_file("twice", "B"))
     note(desk, "there")
+    desk.page("Garden Pilot")
+    for number in (1, 2):
+        desk.page("Shed", body=str(number), allowSameTitle=True)
     body = (
         "😀 [[there]] [[gone]] [[twice]] [x](there.md) [x](gone.md) [x](../projects/a.md)\n"
-        "[x](../../out.md) [x](#part) [x](mailto:a@b.c) ![x](../artifacts/none.png) [[Garden Pilot]]\n"
+        "[x](../../out.md) [x](#part) [x](mailto:a@b.c) ![x](../artifacts/none.png) [[garden pilot]] "
+        "[[Nobody]] [[Shed|it]] [[a [b] c]]\n"
     )
     note(desk, "from", body)
     row = one(desk, "from")
@@ -156,7 +160,9 @@ def test_links_that_lead_nowhere_or_to_no_one_record_are_named_with_their_place(
         "projects/a.md": ("ambiguous", at("[x](../projects/a.md)")),
         "../../out.md": ("outside", at("[x](../../out.md)")),
         "artifacts/none.png": ("nowhere", at("![x]")),
-        "[[Garden Pilot]]": ("doubtful", at("[[Garden")),
+        "Nobody": ("nowhere", at("[[Nobody")),
+        "Shed": ("ambiguous", at("[[Shed")),
+        "[[a [b] c]]": ("doubtful", at("[[a")),
     }
     assert row["state"] == "problems"
 
