@@ -408,6 +408,8 @@ class PartitionSession:
             self._entries = scanned.entries
             found = {path: stamp for path, stamp in scanned.files.items() if path != ONTOLOGY_NAME}
             return self._compare(found), self.partition == PRIVATE
+        if not (changes or self._unfinished):
+            return {}, False
         if self._unfinished:
             changes = replace(changes, paths=changes.paths | self._unfinished)
         seen = dict(self._watch.observe(changes, self.catalogue.paths_below))
@@ -418,6 +420,10 @@ class PartitionSession:
     def _record(
         self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None]
     ) -> Iterator[tuple[int, int]]:
+        if not seen:
+            self._unfinished = frozenset()
+            self._accept_deletions = False
+            return
         edits = OutsideEdits(
             self._publisher, self.store.projection, self.catalogue, watching=self._watch.state == "watching"
         )

@@ -128,7 +128,7 @@ class StoreState:
         Costs three ``stat`` calls while vault.json is unchanged.
         """
         self.check_usable()
-        check_same_folder(self.folder / VAULT_NAME, self.root_fd)
+        check_same_folder(f"{self.folder}/{VAULT_NAME}", self.root_fd)
         self._check_same_database()
         status = files.stat_entry(self.root_fd, MANIFEST_NAME, at="open.manifest")
         if status is not None and files.Stamp.of(status) == self.manifest_stamp:
@@ -139,7 +139,7 @@ class StoreState:
 
     def _check_same_database(self) -> None:
         """An unlinked database still takes commits, and loses them all: what was saved into it would be gone."""
-        status = files.stat_entry(self.root_fd, str(self.folder / DATABASE_NAME), at="open.database")
+        status = files.stat_entry(self.root_fd, f"{self.folder}/{DATABASE_NAME}", at="open.database")
         found = None if status is None else (status.st_dev, status.st_ino)
         if found is None:
             raise StoreUnavailable(
@@ -265,7 +265,7 @@ def read_manifest(root_fd: int) -> tuple[Found, files.Stamp | None]:
     return parse_manifest(data), stamp
 
 
-def check_same_folder(path: Path, root_fd: int) -> None:
+def check_same_folder(path: str | Path, root_fd: int) -> None:
     """Raise ``StoreUnavailable`` when ``path`` is not the folder that ``root_fd`` has open."""
     opened = files.stat_open(root_fd, at="open.vault")
     try:

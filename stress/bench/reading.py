@@ -19,11 +19,11 @@ from messages.vocabulary import PRIVATE
 from storage import files
 from storage.records import frontmatter
 from storage.records.frontmatter import Frontmatter
-from storage.search import SearchQuery
+from storage.search import SearchFilters, SearchQuery
 from storage.state.connection import Database
 from storage.vault import Watch, open_watch, scan_partition
 from stress.bench.measure import Contender, Row, Sample, compared, interleave
-from stress.bench.store import LIMITS, Desk, grep, lookup
+from stress.bench.store import LIMITS, NOW_MS, Desk, grep, lookup
 
 _SCAN_ROUNDS: Final = 7
 _RANK_OF_SEARCHED: Final = 300
@@ -161,7 +161,8 @@ def search(desk: Desk, rounds: int) -> Iterator[Row]:
     desk.catch_up()
     desk.merge()
     index = desk.index
-    query = SearchQuery(" ".join(words), "any", limit=20)
+    # As the tool asks: records that are current now.
+    query = SearchQuery(" ".join(words), "any", SearchFilters(eligible_at=NOW_MS), limit=20)
     match = " OR ".join(f'"{word}"' for word in words)
     bare = Database.open(index.path, point_prefix="search", read_only=True)
     sql = "SELECT rowid FROM text WHERE text MATCH ? ORDER BY bm25(text) LIMIT 20"

@@ -42,7 +42,7 @@ CONFIGURATION: Final = f"limits:\n  scanEntries: {SCAN_ENTRIES}\n"
 MAIN: Final = OwnerPrivate("main")
 LIMITS: Final = ScanLimits(entries=SCAN_ENTRIES)
 JOBS_PER_RUN: Final = 256
-_NOW_MS: Final = parse_instant("2026-11-02T12:00:00Z") or 0
+NOW_MS: Final = parse_instant("2026-11-02T12:00:00Z") or 0
 
 
 def configuration() -> Configuration:
@@ -93,7 +93,7 @@ class Desk:
         self._index: SearchIndex | None = None
         self._feed: IndexFeed | None = None
         self._verdicts = VerdictCache()
-        self._now_ms = _NOW_MS
+        self._now_ms = NOW_MS
         self._ids = random.Random(store.seed)
 
     def __enter__(self) -> Desk:

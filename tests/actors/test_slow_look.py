@@ -207,11 +207,15 @@ def test_a_second_name_made_outside_is_found_within_one_round(house: House) -> N
 # --- a watch that has gone deaf ---------------------------------------------------------------------------------------
 
 
-def make_deaf() -> None:
-    """Put an instance that watches nothing in the place of the store's."""
+def instances() -> set[int]:
+    """The inotify instances of this process, by descriptor."""
+    return {int(entry) for entry in os.listdir("/proc/self/fd") if _is_inotify(entry)}
+
+
+def make_deaf(number: int) -> None:
+    """Put an instance that watches nothing in the place of another."""
     from storage.vault._inotify import Inotify
 
-    [number] = [int(entry) for entry in os.listdir("/proc/self/fd") if _is_inotify(entry)]
     other = Inotify()
     os.dup2(other.fd, number)
     other.close()
@@ -224,18 +228,21 @@ def _is_inotify(entry: str) -> bool:
         return False
 
 
-def test_a_watch_that_went_deaf_is_noticed_within_the_stated_time_and_becomes_scans(house: House) -> None:
-    path = note(house, "ann", "words1\n")
-    assert body(house, "ann") == "words1\n"
-    assert house.call()["live"] == "watching"
-    make_deaf()
-    path.write_text(page_file("ann", "Ann", body="words2\n"))
-    assert body(house, "ann") == "words1\n", "not noticed yet"
-    house.scheduler.advance(TEST + TICK)
-    assert body(house, "ann") == "words2\n"
-    assert house.call()["live"] == "unavailable"
-    path.write_text(page_file("ann", "Ann", body="words3\n"))
-    assert body(house, "ann") == "words3\n"
+def test_a_watch_that_went_deaf_is_noticed_within_the_stated_time_and_becomes_scans(tmp_path: Path) -> None:
+    others = instances()
+    with opened(tmp_path, SETTINGS) as house:
+        path = note(house, "ann", "words1\n")
+        assert body(house, "ann") == "words1\n"
+        assert house.call()["live"] == "watching"
+        [number] = instances() - others
+        make_deaf(number)
+        path.write_text(page_file("ann", "Ann", body="words2\n"))
+        assert body(house, "ann") == "words1\n", "not noticed yet"
+        house.scheduler.advance(TEST + TICK)
+        assert body(house, "ann") == "words2\n"
+        assert house.call()["live"] == "unavailable"
+        path.write_text(page_file("ann", "Ann", body="words3\n"))
+        assert body(house, "ann") == "words3\n"
 
 
 def test_a_watch_that_answers_for_nobody_is_not_tested(house: House) -> None:

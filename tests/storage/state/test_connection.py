@@ -56,6 +56,27 @@ def test_every_database_has_the_settings_that_we_rely_on(db: Database, pragma: s
     assert db.query_one(f"PRAGMA {pragma}") == (value,)
 
 
+def test_a_statement_is_not_planned_again_for_another_value(db: Database) -> None:
+    """SQLite does so by itself where it compared a parameter with the condition of a partial index."""
+    with db.transaction(full=False, point="test"):
+        db.execute("CREATE TABLE u (a INTEGER, b TEXT) STRICT")
+        db.execute("CREATE INDEX some ON u(a, b) WHERE b <> ''")
+    asked: list[int] = []
+
+    def allow(*operation: object) -> int:
+        asked.append(1)
+        return apsw.SQLITE_OK
+
+    db._connection.authorizer = allow  # called while a statement is planned
+    sql = "SELECT a, b FROM u WHERE a = ? AND b = ? ORDER BY a"
+    db.query(sql, (1, "x"))
+    planned = len(asked)
+    assert planned
+    for value in range(5):
+        db.query(sql, (value, f"value {value}"))
+    assert len(asked) == planned
+
+
 def test_full_is_the_durable_commit_and_normal_the_other(db: Database) -> None:
     for full, level in ((True, 2), (False, 1), (True, 2)):
         with db.transaction(full=full, point="test"):
