@@ -45,6 +45,11 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
             **_FENCED, **_READ,
             "start": 14, "end": 17, "replacement": "June", "reason": "Ana moved the date.",
         },
+        "knowledge_extract_section": {
+            **_FENCED, "source": _READ, "sectionStart": 120,
+            "destination": {"title": "Lighthouse releases", "type": "project"},
+            "summary": "Releases have a page of their own.", "reason": "The page is over its budget.",
+        },
         "knowledge_grep": {"query": "budget", "limit": 5},
         "knowledge_history": {"id": _ID},
         "knowledge_lookup": {"query": "Lighthouse"},

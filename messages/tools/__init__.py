@@ -28,6 +28,7 @@ from messages.tools._rows import (
 )
 from messages.tools.batch import BatchContent, BatchItem, PublishBatchRequest
 from messages.tools.catalogue import CATALOGUE, Action, Annotations, ToolSpec
+from messages.tools.extract import DestinationPage, ExtractSectionRequest
 from messages.tools.history import (
     ContentField,
     HistoryRequest,
@@ -102,11 +103,13 @@ __all__ = [
     "CorrectRequest",
     "CreateClaimRequest",
     "CreateRelationshipRequest",
+    "DestinationPage",
     "EditBodyRequest",
     "EvidenceArgument",
     "EvidenceView",
     "ExistingPage",
     "ExpectedLink",
+    "ExtractSectionRequest",
     "Found",
     "GitState",
     "GrepMode",

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from messages.tools._base import ToolRequest
 from messages.tools.batch import PublishBatchRequest
+from messages.tools.extract import ExtractSectionRequest
 from messages.tools.history import HistoryRequest, MutationRequest, ResumeRequest, RevisionRequest
 from messages.tools.lifecycle import CorrectRequest, MergeRequest, UnmergeRequest, WithdrawRequest
 from messages.tools.ontology import OntologyRequest
@@ -146,6 +147,15 @@ _SPECS: Final = (
         "replacement). start and end are UTF-16 offsets over the full body, as knowledge_record windows count them, at "
         "exactly the revision and hash you read; nothing is searched or shifted. For a whole new text use "
         "knowledge_save_page.",
+        _REPLACE,
+    ),
+    _write(
+        ExtractSectionRequest,
+        "Move one heading section of a page to another page when a write is rejected with reason budget, or a page "
+        "covers several subjects. The text moves unchanged; the heading stays with your summary and a link. Give "
+        "sectionStart from the rejection's sections, and as destination a listed candidate (id and fences) or title "
+        "and type of a new page. A refusal names a link that would lead elsewhere: rewrite that first with "
+        "knowledge_edit_body.",
         _REPLACE,
     ),
     _write(

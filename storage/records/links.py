@@ -136,6 +136,11 @@ def parse(body: str) -> Markdown:
     return _Walk(text).result()
 
 
+def link_kind(link_type: object) -> LinkKind:
+    """Our name of the parser's kind of link."""
+    return "wikilink" if isinstance(link_type, dict) else _KINDS[str(link_type)]
+
+
 @dataclass(slots=True)
 class _OpenLink:
     tag: Mapping[str, object]
@@ -209,7 +214,7 @@ class _Walk:
         offsets = [offset for link in self._links for offset in (link.start, link.end, link.children_end)]
         offsets += [heading.start for heading in self._headings]
         offsets += [offset for place in self._html for offset in place]
-        points = _points(self._text, offsets)
+        points = code_points(self._text, offsets)
         links: list[Link] = []
         doubtful = [(points[a], points[b]) for a, b in self._html if self._closes_early(points[a], points[b])]
         if _DEFINITION.search(self._text):
@@ -234,14 +239,13 @@ class _Walk:
         tag, text = opened.tag, self._text
         url, title, label = str(tag["dest_url"]), str(tag["title"]), str(tag["id"])
         start, end = points[opened.start], points[opened.end]
-        link_type = tag["link_type"]
-        if isinstance(link_type, dict):
+        kind = link_kind(tag["link_type"])
+        if kind == "wikilink":
             pattern = _WIKILINK_IN_TABLE if opened.in_table else _WIKILINK
             strict = pattern.fullmatch(text, start, end)
             if strict is None:
                 return None
             return Link("wikilink", strict["id"], start, end, label=strict["label"] or "")
-        kind = _KINDS[str(link_type)]
         if kind == "collapsed" and text.startswith("[]", end):
             end += 2  # the parser's range leaves the empty brackets out
         place: tuple[int, int] | None = None
@@ -271,7 +275,7 @@ class _Walk:
         )
 
 
-def _points(text: str, offsets: Iterable[int]) -> Mapping[int, int]:
+def code_points(text: str, offsets: Iterable[int]) -> Mapping[int, int]:
     """Code point offsets of UTF-8 byte offsets, in one pass over the text."""
     wanted = sorted(set(offsets))
     if text.isascii():

@@ -31,7 +31,6 @@ NOT_YET: Final = frozenset(
         "knowledge_attachment",
         "knowledge_connections",
         "knowledge_evidence_read",
-        "knowledge_extract_section",
         "knowledge_reconcile_evidence",
         "knowledge_timeline",
     }

@@ -174,7 +174,10 @@ def test_an_unknown_profile_or_format_is_refused_with_the_known_ones() -> None:
     assert format.value.fields["allowed"] == list(TOOL_FORMATS)
 
 
-CHANGING = ("save_page", "edit_body", "publish_batch", "recall", "annotate", "correct", "withdraw", "merge", "unmerge")
+CHANGING = (
+    "save_page", "edit_body", "extract_section", "publish_batch", "recall", "annotate", "correct", "withdraw", "merge",
+    "unmerge",
+)  # fmt: skip
 """Tools after which a record no longer says what it said."""
 
 

@@ -64,6 +64,7 @@ class Drafts:
         self._drafts: dict[str, Draft] = {}
         self._announced: dict[str, Announced] = {}
         self._bodies: list[BodyWrite] = []
+        self._places: dict[str, str] = {}
         self._created = 0
 
     @property
@@ -84,6 +85,7 @@ class Drafts:
 
     def create(self, record: Record) -> Draft:
         """A new record; its times and scope are filled in here, each a millisecond after the one before."""
+        path = self.place(record)
         at = format_instant(self._at + self._created)
         partition = self._context.partition
         new = replace(
@@ -93,12 +95,20 @@ class Drafts:
             updated_at=at,
             scope=Scope(partition.kind, partition.session_id),
         )
-        known = None if new.type is None else self._context.session.ontology.page_type(new.type)
-        path = self._filing.path_for(new, at, page_folder="" if known is None else known.folder)
         self._created += 1
         if new.kind == "page":
             self._bodies.append(BodyWrite(entry=None, title=new.title, path=path, before="", after=new.body))
         return self._keep(Draft(path, None, render_new(new), new))
+
+    def place(self, record: Record) -> str:
+        """The path at which :meth:`create` will put the record, for what must know it before the body is complete."""
+        path = self._places.get(record.id)
+        if path is None:
+            known = None if record.type is None else self._context.session.ontology.page_type(record.type)
+            folder = "" if known is None else known.folder
+            path = self._filing.path_for(record, format_instant(self._at + self._created), page_folder=folder)
+            self._places[record.id] = path
+        return path
 
     def revise(
         self,
@@ -217,17 +227,18 @@ class Drafts:
         kept: Sequence[JsonObject] = (),
         reason: str | None = None,
         before: Sequence[FileChange] = (),
+        operation: str | None = None,
     ) -> JsonObject:
         """Publish every draft as one publication, after the other files of ``before``; the agent's view of the receipt.
 
-        ``main`` is what the receipt names at its top. The answer is a rejection when a page's body grew beyond its
-        budget: nothing is published then.
+        ``main`` is what the receipt names at its top, ``operation`` its name where that is not the tool's. The
+        answer is a rejection when a page's body grew beyond its budget: nothing is published then.
         """
         rejected = over_budget(self._context, *self._bodies)
         if rejected is not None:
             return rejected
         self._filing.require_room(self._created + len(before))
-        operation = tool_spec(request.tool).operation
+        operation = operation or tool_spec(request.tool).operation
         receipt = fixed_receipt(
             self._context,
             operation,

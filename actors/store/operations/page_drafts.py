@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.drafts import Draft, Drafts
 from actors.store.operations.fences import fenced_target
+from actors.store.operations.same_title import same_title
 from actors.store.operations.validity import require_valid_page
-from messages.errors import InvalidArgument
 from messages.json_types import JsonObject, JsonValue
-from messages.tools import ExistingPage, PageArguments, same_title_rejection
-from storage.records import EvidenceCitation, Record, normalise_name
-from storage.state.catalogue_reader import Entry
-
-BROKEN_FILES_LOOKED_AT_MAX: Final = 100
+from messages.tools import PageArguments
+from storage.records import EvidenceCitation, Record
 
 
 def draft_page(
@@ -49,12 +45,9 @@ def _created(
     fields = given_fields(arguments)
     page_type = require_valid_page(context, arguments.type, fields, drafts.type_of, at)
     if not arguments.allow_same_title:
-        existing = _same_title(context, arguments.title, page_type)
-        if existing is not None:
-            return same_title_rejection(
-                ExistingPage(id=existing.id, title=existing.title, revision=existing.revision, hash=existing.hash)
-            )
-        _require_no_unreadable_page(context, arguments.title, at)
+        doubled = same_title(context, arguments.title, page_type, field=f"{at}title")
+        if doubled is not None:
+            return doubled
     record = Record(
         id=record_id,
         kind="page",
@@ -116,33 +109,6 @@ def in_line_ends_of(original: bytes, before: str, body: str) -> tuple[str, bool]
 def given_fields(arguments: PageArguments) -> Mapping[str, JsonValue]:
     """The fields of the arguments; a null clears its field."""
     return {name: value for name, value in (arguments.fields or {}).items() if value is not None}
-
-
-def _same_title(context: OperationContext, title: str, page_type: str) -> Entry | None:
-    """An active page of the type whose title or alias is this title under lookup's normalisation."""
-    wanted = normalise_name(title)
-    for _, entry in context.catalogue.by_names((wanted,)):
-        if entry.lifecycle == "active" and entry.type == page_type:
-            return entry
-    return None
-
-
-def _require_no_unreadable_page(context: OperationContext, title: str, at: str) -> None:
-    """Refuse a create while a page of this name lies in a file that cannot be read just now.
-
-    A person in the middle of an edit must not find two pages when they are done.
-    """
-    wanted = normalise_name(title)
-    for path in context.session.broken_files(BROKEN_FILES_LOOKED_AT_MAX):
-        earlier = context.session.last_readable(path)
-        if earlier is not None and wanted in map(normalise_name, (earlier.title, *earlier.aliases)):
-            raise InvalidArgument(
-                f"A page with this title lies in {path}, which cannot be read just now. Ask the person to repair that "
-                "file, or send allowSameTitle: true to create another page.",
-                field=f"{at}title",
-                reason="unreadable_page",
-                path=path,
-            )
 
 
 def _same_type(context: OperationContext, written: str | None, canonical: str) -> bool:

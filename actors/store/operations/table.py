@@ -5,6 +5,7 @@ from __future__ import annotations
 from actors.store.operations.adopt import adopt
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.edit_body import edit_body
+from actors.store.operations.extract_section import extract_section
 from actors.store.operations.grep import grep
 from actors.store.operations.history import history, mutation, resume, revision
 from actors.store.operations.lifecycle import correct, withdraw
@@ -36,6 +37,7 @@ from messages.tools import (
     CreateClaimRequest,
     CreateRelationshipRequest,
     EditBodyRequest,
+    ExtractSectionRequest,
     GrepRequest,
     HistoryRequest,
     LookupRequest,
@@ -104,6 +106,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return verify(context, request)
         case SourceCheckRequest():
             return source_check(context, request)
+        case ExtractSectionRequest():
+            return extract_section(context, request)
         case HistoryRequest():
             return history(context, request)
         case RevisionRequest():

@@ -18,6 +18,16 @@ REMEMBER: Final[JsonObject] = {
     "items": [{"text": "Chose option B because it ships sooner.", "kind": "decision", "subject": "Garden Pilot"}],
 }
 SAVE_PAGE: Final[JsonObject] = {"requestId": REQUEST_ID, "title": "Garden Pilot", "type": "project", "body": ""}
+EXTRACT_SECTION: Final[JsonObject] = {
+    "requestId": REQUEST_ID,
+    "expectedVaultId": VAULT_ID,
+    "expectedOntologyFingerprint": HASH,
+    "source": {"id": PAGE_ID, "expectedRevision": 89, "expectedHash": HASH},
+    "sectionStart": 41_230,
+    "destination": {"id": PAGE_ID, "expectedRevision": 3, "expectedHash": HASH[:16]},
+    "summary": "Releases are cut weekly from main; details moved to their own page.",
+    "reason": "OpenClaw is over its page budget.",
+}
 
 SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
     ("knowledge_status", {}),
@@ -179,6 +189,15 @@ SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
             "complete": True,
             "offset": 100,
             "snapshot": "private-17",
+        },
+    ),
+    ("knowledge_extract_section", EXTRACT_SECTION),
+    (
+        "knowledge_extract_section",
+        {
+            **EXTRACT_SECTION,
+            "destination": {"title": "Releases", "type": "project", "aliases": ["R"], "allowSameTitle": True},
+            "evidence": [{"path": f"artifacts/{REQUEST_ID}/notes.txt", "sha256": HASH}],
         },
     ),
     ("knowledge_history", {}),
