@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 import orjson
@@ -216,9 +217,11 @@ class Runtime:
         environment: Environment | None = None,
         maintenance: Callable[[], Schedule] = lambda: Schedule(enabled=False),
         hub_percentile: Callable[[], float] = lambda: HUB_PERCENTILE_DEFAULT,
+        workspace: Callable[[], Path | None] = lambda: None,
     ) -> None:
-        """``policy``, ``maintenance`` and ``hub_percentile`` are read again each time: what the configuration says
-        now."""
+        """``policy``, ``maintenance``, ``hub_percentile`` and ``workspace`` are read again each time: what the
+        configuration says now."""
+        self._workspace = workspace
         self._settings = settings or RuntimeSettings()
         self._hub_percentile = hub_percentile
         self._now_ms = now_ms
@@ -445,6 +448,7 @@ class Runtime:
             look_round=self._settings.look_round,
             watch_test=self._settings.watch_test,
             hub_percentile=self._hub_percentile,
+            workspace=self._workspace,
             events=self._events,
         )
 

@@ -74,6 +74,7 @@ class KnowledgeBridge:
                 settings=_settings(self.configuration),
                 maintenance=self._schedule,
                 hub_percentile=lambda: self.configuration.page_budgets.hub_percentile,
+                workspace=lambda: self.configuration.workspace,
             )
         except BaseException:
             self._release()

@@ -32,6 +32,7 @@ _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLL
 # O_NONBLOCK: opening a FIFO that somebody named like a record must not wait for its writer.
 _READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITE_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _OPENAT2_SYSCALL: Final = 437
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _NOREPLACE_LINUX, _EXCHANGE_LINUX = 1, 2
@@ -248,6 +249,56 @@ def create_file(folder_fd: int, name: str, data: bytes, *, mode: int = 0o666, at
         os.close(fd)
         raise
     return fd
+
+
+def open_to_write(folder_fd: int, name: str, *, at: str) -> tuple[int, os.stat_result]:
+    """Open ``name`` for reading and writing in place: regular, one link, no symbolic link. Never creates.
+
+    Only for a file of ours that nothing refers to yet. The caller closes the descriptor.
+    """
+    with effect(at):
+        try:
+            fd = os.open(name, _WRITE_FLAGS, dir_fd=folder_fd)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise UnsafeFile(name, "symlink") from None
+            if error.errno in (errno.ENXIO, errno.EISDIR):
+                raise UnsafeFile(name, "not_regular") from None
+            raise
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise UnsafeFile(name, "not_regular")
+            if status.st_nlink > 1:
+                raise UnsafeFile(name, "hardlink")
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd, status
+
+
+def write_at(fd: int, data: bytes, offset: int, *, at: str) -> None:
+    """All of ``data`` at this offset of an open file. No sync."""
+    with effect(at):
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(fd, view, offset)
+            view, offset = view[written:], offset + written
+
+
+def truncate(fd: int, size: int, *, at: str) -> None:
+    """Cut an open file to ``size`` bytes."""
+    with effect(at):
+        os.ftruncate(fd, size)
+
+
+def read_at(fd: int, size: int, offset: int, *, at: str) -> bytes:
+    """Up to ``size`` bytes of an open file from this offset; fewer only at its end."""
+    with effect(at):
+        data = os.pread(fd, size, offset)
+        while 0 < len(data) < size and (more := os.pread(fd, size - len(data), offset + len(data))):
+            data += more
+        return data
 
 
 def copy_attributes(source_fd: int, source: os.stat_result, target_fd: int, *, at: str) -> None:

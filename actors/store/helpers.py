@@ -26,13 +26,21 @@ from actors.store.messages import (
     WriteCheckpoints,
 )
 from actors.store.needs import CitationKey
+from actors.store.sources import Passage, ReadPassage
 from actors.store.upkeep import Found, LookThroughRepository, MergeSegments
 from actors.supervision import ActorContext, Envelope, GuardedActor, Timer
-from messages.errors import Cancelled, DeadlineExceeded, IndexUnavailable, InternalError, StoreUnavailable
+from messages.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    IndexUnavailable,
+    InternalError,
+    StorageError,
+    StoreUnavailable,
+)
 from messages.json_types import JsonObject
 from messages.vocabulary import Partition
 from storage import files
-from storage.evidence import Verdict, VerdictCache, verify
+from storage.evidence import Spans, Verdict, VerdictCache, verify
 from storage.git import Committed, check, commit, sync_index, tidy
 from storage.index_feed import IndexFeed
 from storage.publication import Synced, sync_files
@@ -140,41 +148,73 @@ class Indexer(GuardedActor):
 
 
 class EvidenceVerifier(GuardedActor):
-    """Hashes retained files in a stream; keeps a verdict while the file's stamp is unchanged."""
+    """Hashes retained files in a stream and reads passages; keeps verdicts and offsets while a file's stamp is
+    unchanged, and never a text."""
 
     def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
         super().__init__(context)
         self._settings = settings
         self._caches: dict[Partition, VerdictCache] = {}
+        self._spans: dict[Partition, Spans] = {}
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
             case VerifyEvidence():
                 return self._verify(message, envelope)
+            case ReadPassage():
+                return self._read(message, envelope)
             case _:
                 raise InternalError(f"The verifier takes no {type(message).__name__}.")
 
-    def _verify(self, message: VerifyEvidence, envelope: Envelope) -> Mapping[CitationKey, Verdict]:
-        def check() -> None:
-            if envelope.cancellation.requested:
-                raise Cancelled("The caller cancelled the request.")
-            if envelope.deadline.passed(self.context.clock.monotonic):
-                raise DeadlineExceeded("The evidence was not verified in time.")
+    def _read(self, message: ReadPassage, envelope: Envelope) -> Passage:
+        spans = self._spans.setdefault(message.partition, Spans())
+        root = self._root(message.partition)
+        try:
+            return Passage(
+                spans.window(
+                    root,
+                    message.path,
+                    message.stamp,
+                    message.lines,
+                    message.point,
+                    message.max_chars,
+                    lambda: self._check(envelope),
+                )
+            )
+        except OSError as error:
+            raise StorageError(f"A retained source cannot be read: {error.strerror}.", path=message.path) from error
+        finally:
+            files.close(root)
 
-        kept = self._caches.setdefault(message.partition, VerdictCache())
-        cache = VerdictCache() if message.fresh else kept
+    def _check(self, envelope: Envelope) -> None:
+        if envelope.cancellation.requested:
+            raise Cancelled("The caller cancelled the request.")
+        if envelope.deadline.passed(self.context.clock.monotonic):
+            raise DeadlineExceeded("The evidence was not verified in time.")
+
+    def _root(self, partition: Partition) -> int:
         try:
             vault = files.open_root(self._settings.layout.vault, at="evidence.folder")
             try:
-                root = files.open_folder(vault, message.partition.key, at="evidence.folder")
+                return files.open_folder(vault, partition.key, at="evidence.folder")
             finally:
                 files.close(vault)
         except OSError as error:
             raise StoreUnavailable("The partition's folder cannot be opened.", reason="missing") from error
+
+    def _verify(self, message: VerifyEvidence, envelope: Envelope) -> Mapping[CitationKey, Verdict]:
+        def check() -> None:
+            self._check(envelope)
+
+        kept = self._caches.setdefault(message.partition, VerdictCache())
+        cache = VerdictCache() if message.fresh else kept
+        root = self._root(message.partition)
         try:
             found: dict[CitationKey, Verdict] = {}
             for citation in message.citations:
-                verdict = found[CitationKey.of(citation)] = verify(citation, root, cache, check)
+                verdict = found[CitationKey.of(citation)] = verify(
+                    citation, root, cache, check, excerpt=message.excerpts
+                )
                 if message.fresh:
                     kept.put(citation, verdict)
             return found

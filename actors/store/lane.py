@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from actors.authority.gate import PermitGate
@@ -36,11 +37,12 @@ from actors.store.messages import (
     WatchDescriptor,
     WatchWanted,
 )
-from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedUpkeep
+from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
 from actors.store.slow_look import SlowLook, WatchTest
+from actors.store.sources import Complete, Passage
 from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepStep, UpkeepWork
 from actors.supervision import PARKED, ActorContext, ActorHandle, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
@@ -94,6 +96,8 @@ class StoreSettings:
     git: bool = True
     hub_percentile: Callable[[], float] = lambda: HUB_PERCENTILE_DEFAULT
     """As the configuration says now; asked on the lane's thread."""
+    workspace: Callable[[], Path | None] = lambda: None
+    """The root of what ``knowledge_attach_file`` may retain, as the configuration says now."""
     tick: float = 2.0
     sync_at_entries: int = 256
     look_round: float = LOOK_ROUND_SECONDS
@@ -143,6 +147,7 @@ class Lane(GuardedActor):
         self._watch_test = WatchTest(settings.watch_test, context.clock.monotonic)
         self._indexer = context.ask_handle("helpers/indexer")
         self._verifier = context.ask_handle("helpers/evidence verifier")
+        self._source_keeper = context.ask_handle("helpers/source keeper")
         self._file_sync = context.ask_handle("helpers/file sync")
         self._git_queue = context.ask_handle("helpers/git queue")
         self._auditor = context.ask_handle("helpers/auditor")
@@ -287,7 +292,7 @@ class Lane(GuardedActor):
                 if attempt == FENCE_ATTEMPTS - 1:
                     raise StaleFence("The file keeps changing outside; read the record again, try later.") from error
                 continue
-            if isinstance(outcome, NeedIndex | NeedEvidence | NeedUpkeep):
+            if isinstance(outcome, NeedIndex | NeedEvidence | NeedUpkeep | NeedSource | NeedPassage):
                 return self._prepare(parked, outcome, check)
             return outcome
         raise InternalError("A publication was tried without an outcome.")
@@ -310,9 +315,9 @@ class Lane(GuardedActor):
                     fairness_key=fairness_key,
                 )
                 self.context.pipe(index_reply, lambda done: Prepared(waiting, done), envelope)
-            case NeedEvidence(citations, fresh):
+            case NeedEvidence(citations, fresh, excerpts):
                 evidence_reply = self._verifier.ask(
-                    VerifyEvidence(permit.partition, citations, fresh),
+                    VerifyEvidence(permit.partition, citations, fresh, excerpts),
                     deadline=deadline,
                     correlation_id=correlation_id,
                     fairness_key=fairness_key,
@@ -327,6 +332,24 @@ class Lane(GuardedActor):
                     cancellation=envelope.cancellation,
                 )
                 self.context.pipe(upkeep_reply, lambda done: Prepared(parked, done), envelope)
+            case NeedSource(source_work):
+                source_reply = self._source_keeper.ask(
+                    source_work,
+                    deadline=deadline,
+                    correlation_id=correlation_id,
+                    fairness_key=fairness_key,
+                    cancellation=envelope.cancellation,
+                )
+                self.context.pipe(source_reply, lambda done: Prepared(parked, done), envelope)
+            case NeedPassage(passage_work):
+                passage_reply = self._verifier.ask(
+                    passage_work,
+                    deadline=deadline,
+                    correlation_id=correlation_id,
+                    fairness_key=fairness_key,
+                    cancellation=envelope.cancellation,
+                )
+                self.context.pipe(passage_reply, lambda done: Prepared(parked, done), envelope)
         return PARKED
 
     def _helper_of(self, work: UpkeepWork) -> ActorHandle:
@@ -345,7 +368,7 @@ class Lane(GuardedActor):
         assert envelope.reply is not None
         if envelope.reply.done():
             return
-        facts = PreparedFacts(verdicts=parked.verdicts)
+        facts = PreparedFacts(verdicts=parked.verdicts, complete=parked.complete)
         error = prepared.reply.error()
         if isinstance(error, NotFound | Restarting) and self._may_wait(envelope):
             # A helper that is only being started: after a lane it comes up a moment later.
@@ -362,6 +385,11 @@ class Lane(GuardedActor):
             assert not isinstance(answer, int)
             if isinstance(answer, Found):
                 facts = replace(facts, found=answer)
+            elif isinstance(answer, Complete):
+                parked = replace(parked, complete=answer)
+                facts = replace(facts, complete=answer)
+            elif isinstance(answer, Passage):
+                facts = replace(facts, passage=answer)
             else:
                 parked = replace(parked, verdicts={**parked.verdicts, **answer})
                 facts = replace(facts, verdicts=parked.verdicts)
@@ -427,6 +455,7 @@ class Lane(GuardedActor):
             writes_enabled=permit.may_write,
             scan_entries=self._settings.limits.entries,
             hub_percentile=self._settings.hub_percentile(),
+            workspace=self._settings.workspace,
             prepared=facts,
             index_failed=lambda error: self._index_failed(permit.partition, error),
             blocked=blocked,

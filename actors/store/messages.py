@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from actors.authority.permit import Permit
 from actors.store.needs import CitationKey
+from actors.store.sources import Complete, Passage
 from actors.store.upkeep import Found, UpkeepStep
 from actors.supervision import Envelope, Reply, Request
 from messages.json_types import JsonObject
@@ -40,6 +41,7 @@ class Prepare:
     envelope: Envelope
     since_change: int | None = None
     verdicts: Mapping[CitationKey, Verdict] = field(default_factory=dict)
+    complete: Complete | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Prepared:
     """To the lane itself: a helper has answered for a parked request."""
 
     parked: Prepare
-    reply: Reply[int] | Reply[Mapping[CitationKey, Verdict]] | Reply[Found]
+    reply: Reply[int] | Reply[Mapping[CitationKey, Verdict]] | Reply[Found] | Reply[Complete] | Reply[Passage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class VerifyEvidence(Request[Mapping[CitationKey, Verdict]]):
     partition: Partition
     citations: tuple[EvidenceCitation, ...]
     fresh: bool = False
+    excerpts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from actors.store.sources import ReadPassage, SourceWork
 from actors.store.upkeep import UpkeepWork
 from storage.records import EvidenceCitation
 
@@ -41,6 +42,8 @@ class NeedEvidence:
     citations: tuple[EvidenceCitation, ...]
     fresh: bool = False
     """Read the files even where an earlier verdict still has the file's stamp."""
+    excerpts: bool = True
+    """``False``: only whether they hold; an unchanged file is not read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +53,18 @@ class NeedUpkeep:
     work: UpkeepWork
 
 
-Need: TypeAlias = NeedIndex | NeedEvidence | NeedUpkeep
+@dataclass(frozen=True, slots=True)
+class NeedSource:
+    """A source must be hashed or copied to its end."""
+
+    work: SourceWork
+
+
+@dataclass(frozen=True, slots=True)
+class NeedPassage:
+    """A passage of a verified source must be read."""
+
+    work: ReadPassage
+
+
+Need: TypeAlias = NeedIndex | NeedEvidence | NeedUpkeep | NeedSource | NeedPassage

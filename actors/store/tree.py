@@ -8,6 +8,7 @@ from typing import Final
 from actors.store.auditor import Auditor
 from actors.store.helpers import EvidenceVerifier, FileSync, GitQueue, Indexer, Watcher
 from actors.store.lane import Lane, StoreSettings
+from actors.store.source_keeper import SourceKeeper
 from actors.supervision import STORE_RESTARTS, ActorSettings, ChildSpec, InboxLimits, Supervisor
 
 LANE_STOP_GRACE_SECONDS: Final = 5.0
@@ -24,6 +25,7 @@ def store_spec(settings: StoreSettings, inbox: InboxLimits) -> ChildSpec:
         ChildSpec("git queue", partial(GitQueue, settings=settings)),
         ChildSpec("indexer", partial(Indexer, settings=settings)),
         ChildSpec("evidence verifier", partial(EvidenceVerifier, settings=settings)),
+        ChildSpec("source keeper", partial(SourceKeeper, settings=settings)),
         ChildSpec("file sync", FileSync),
         ChildSpec("auditor", partial(Auditor, settings=settings)),
         ChildSpec("watcher", Watcher, stops_first=True),

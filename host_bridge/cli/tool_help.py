@@ -33,6 +33,15 @@ _SAID: Final[JsonObject] = {
 EXAMPLES: Final = MappingProxyType[str, JsonObject](
     {
         "knowledge_annotate": {**_FENCED, **_READ, "reason": "Two Anas work here.", "attribution_confidence": "low"},
+        "knowledge_attach": {
+            "requestId": _UUID, "filename": "minutes.txt", "mediaType": "text/plain", "attribution": "Ana, by mail",
+            "offset": 0, "data": "V2Ugc2hpcCBvbiBGcmlkYXkuCg==", "final": True,
+        },
+        "knowledge_attach_file": {
+            "requestId": _UUID, "filePath": "notes/minutes.txt", "sha256": _HASH * 4, "filename": "minutes.txt",
+            "attribution": "Ana, by mail",
+        },
+        "knowledge_attachment": {"id": _ID, "path": f"artifacts/{_UUID}/minutes.txt", "sha256": _HASH * 4},
         "knowledge_correct": {
             **_FENCED, **_READ, "reason": "The date was moved.",
             "replacement": {"kind": "claim", "body": "The team ships on Monday.", "claim_kind": "commitment", **_SAID},
@@ -45,6 +54,7 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
             **_FENCED, **_READ,
             "start": 14, "end": 17, "replacement": "June", "reason": "Ana moved the date.",
         },
+        "knowledge_evidence_read": {"id": _ID, "path": f"artifacts/{_UUID}/minutes.txt", "sha256": _HASH * 4},
         "knowledge_extract_section": {
             **_FENCED, "source": _READ, "sectionStart": 120,
             "destination": {"title": "Lighthouse releases", "type": "project"},
@@ -69,6 +79,10 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
         "knowledge_recall": {
             "requestId": _UUID, "id": _ID, "expectedRevision": 1, "expectedHash": _HASH,
             "summary": "Lighthouse ships on Friday.", "triggers": ["lighthouse"],
+        },
+        "knowledge_reconcile_evidence": {
+            "requestId": _UUID, **_READ, "reason": "The minutes say more.",
+            "evidence": [{"path": f"artifacts/{_UUID}/minutes.txt", "sha256": _HASH * 4}],
         },
         "knowledge_record": {"id": _ID, "includeEvidence": True},
         "knowledge_records": {"kind": "claim", "limit": 10},

@@ -28,6 +28,20 @@ from messages.tools._rows import (
 )
 from messages.tools.batch import BatchContent, BatchItem, PublishBatchRequest
 from messages.tools.catalogue import CATALOGUE, Action, Annotations, ToolSpec
+from messages.tools.evidence import (
+    ATTACHMENT_CHUNK_BYTES,
+    AttachFileRequest,
+    AttachmentRequest,
+    AttachRequest,
+    Descriptor,
+    EvidenceReadRequest,
+    PassageCursor,
+    ReconcileEvidenceRequest,
+    attached_response,
+    attachment_response,
+    passage_response,
+    received_response,
+)
 from messages.tools.extract import DestinationPage, ExtractSectionRequest
 from messages.tools.history import (
     ContentField,
@@ -90,10 +104,14 @@ from messages.tools.status import GitState, StatusRequest, StatusResponse
 from messages.tools.verify import Checked, ExpectedLink, VerifiedLink, VerifiedRecord, VerifyRequest, verify_response
 
 __all__ = [
+    "ATTACHMENT_CHUNK_BYTES",
     "CATALOGUE",
     "Action",
     "AnnotateRequest",
     "Annotations",
+    "AttachFileRequest",
+    "AttachRequest",
+    "AttachmentRequest",
     "BatchContent",
     "BatchItem",
     "Checked",
@@ -103,9 +121,11 @@ __all__ = [
     "CorrectRequest",
     "CreateClaimRequest",
     "CreateRelationshipRequest",
+    "Descriptor",
     "DestinationPage",
     "EditBodyRequest",
     "EvidenceArgument",
+    "EvidenceReadRequest",
     "EvidenceView",
     "ExistingPage",
     "ExpectedLink",
@@ -126,9 +146,11 @@ __all__ = [
     "PageArguments",
     "PageRef",
     "PageRow",
+    "PassageCursor",
     "PublishBatchRequest",
     "RecallRequest",
     "Receipt",
+    "ReconcileEvidenceRequest",
     "RecordRequest",
     "RecordView",
     "RecordsRequest",
@@ -162,6 +184,8 @@ __all__ = [
     "WriteRequest",
     "agent_receipt",
     "all_duplicates",
+    "attached_response",
+    "attachment_response",
     "budget_rejection",
     "canonical_payload",
     "claim_text",
@@ -174,7 +198,9 @@ __all__ = [
     "mutation_response",
     "paging",
     "parse_arguments",
+    "passage_response",
     "payload_hash",
+    "received_response",
     "record_response",
     "records_response",
     "revision_response",

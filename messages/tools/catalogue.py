@@ -13,6 +13,13 @@ from typing import Final, Literal, TypeAlias
 
 from messages.tools._base import ToolRequest
 from messages.tools.batch import PublishBatchRequest
+from messages.tools.evidence import (
+    AttachFileRequest,
+    AttachmentRequest,
+    AttachRequest,
+    EvidenceReadRequest,
+    ReconcileEvidenceRequest,
+)
 from messages.tools.extract import ExtractSectionRequest
 from messages.tools.history import HistoryRequest, MutationRequest, ResumeRequest, RevisionRequest
 from messages.tools.lifecycle import CorrectRequest, MergeRequest, UnmergeRequest, WithdrawRequest
@@ -237,6 +244,42 @@ _SPECS: Final = (
         "changed, and with complete also gone. Use it before ingesting again, so that only what changed is read. Send "
         "each source's key with sha256, or size and modified; differs says what changed, and is empty where nothing "
         "could be compared. It changes nothing: update the source page yourself after reading.",
+    ),
+    _write(
+        AttachRequest,
+        "Retain an original file as evidence: upload its bytes in order, as base64 chunks of at most 48 KiB, all with "
+        "one requestId, filename, mediaType and attribution; final true with the last. Repeat a chunk after an "
+        "interruption; a refusal names received, where to go on. The last answer's evidence goes into attachments of "
+        "knowledge_save_page or evidence of a claim. Pipe bytes in code; for a file of the workspace use "
+        "knowledge_attach_file.",
+        _ADD,
+    ),
+    _write(
+        AttachFileRequest,
+        "Retain a file of the host's workspace as evidence without sending its bytes: give its path, the SHA-256 that "
+        "you observed, a filename and an attribution. Plain files only, no links. To retry, repeat the identical call; "
+        "the file must not change meanwhile. The answer's evidence goes into attachments of knowledge_save_page or "
+        "evidence of a claim.",
+        _ADD,
+    ),
+    _read(
+        AttachmentRequest,
+        "Download an original that a record cites, in base64 chunks of 32 KiB: id of the record, path and sha256 from "
+        "its evidence. Follow nextOffset until it is null. For text use knowledge_evidence_read.",
+    ),
+    _read(
+        EvidenceReadRequest,
+        "Read the passage of a source that a record cites, as text with its line range: id of the record, path and "
+        "sha256 from its evidence. Narrow it with startLine and endLine inside the cited lines; while there is a "
+        "nextCursor, send it back with the same id, path and hash. A source that another claim cites is read through "
+        "that claim's id; binary files with knowledge_attachment.",
+    ),
+    _write(
+        ReconcileEvidenceRequest,
+        "Replace the whole evidence set of a page: send every citation it is to have, after reading its evidence with "
+        "knowledge_record, at exactly the revision and hash you read. Use it to move a page to a better source or to "
+        "drop one that does not hold. To add evidence only, use attachments of knowledge_save_page.",
+        _REPLACE,
     ),
     _read(
         HistoryRequest,

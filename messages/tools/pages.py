@@ -5,7 +5,7 @@ Source: tools.md, Pages and body edits, Page budgets; decisions.md sections 4 (s
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, ClassVar, Final, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -36,12 +36,13 @@ def _accept_artifact(value: str) -> str | None:
     return value if plain and value.isprintable() and "\\" not in value else None
 
 
+RetainedPath: TypeAlias = Annotated[str, Token(_accept_artifact, PATH_FORM, PATH_MAX_CHARS)]
+
+
 class EvidenceArgument(Arguments):
     """A citation of a retained source, in the keys in which receipts and reads give it."""
 
-    path: Annotated[str, Token(_accept_artifact, PATH_FORM, PATH_MAX_CHARS)] = Field(
-        description="Retained path from a receipt or read."
-    )
+    path: RetainedPath = Field(description="Retained path from a receipt or read.")
     sha256: Sha256 = Field(description="The file's full hash.")
     size: Annotated[int, Integer(0, REVISION_MAX)] | None = None
     attribution: Annotated[str, Text(max_units=ATTRIBUTION_MAX_CHARS)] | None = None

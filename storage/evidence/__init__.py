@@ -1,9 +1,42 @@
-"""Retained sources: whether what a record cites is still there, unchanged, and says what is quoted.
+"""Retained sources: how they are retained, whether what a record cites is still there, and reading them in pieces.
 
 Sources are kept as they were given, under ``artifacts/<request id>/`` of their partition, and are never rewritten.
 """
 
+from storage.evidence.naming import retained_name
+from storage.evidence.reading import NoWindow, Point, Spans, Window, read_piece
+from storage.evidence.retaining import (
+    PARTIAL_NAME,
+    RunningHashes,
+    Shelf,
+    SourceProblem,
+    SourceRefused,
+    Staged,
+    note,
+    open_source,
+)
 from storage.evidence.verify import EvidenceProblem, Verdict, VerdictCache, unchanged, verify
 from storage.layout import excerpt_path
 
-__all__ = ["EvidenceProblem", "Verdict", "VerdictCache", "excerpt_path", "unchanged", "verify"]
+__all__ = [
+    "PARTIAL_NAME",
+    "EvidenceProblem",
+    "NoWindow",
+    "Point",
+    "RunningHashes",
+    "Shelf",
+    "SourceProblem",
+    "SourceRefused",
+    "Spans",
+    "Staged",
+    "Verdict",
+    "VerdictCache",
+    "Window",
+    "excerpt_path",
+    "note",
+    "open_source",
+    "read_piece",
+    "retained_name",
+    "unchanged",
+    "verify",
+]

@@ -150,6 +150,25 @@ def unchanged(citation: EvidenceCitation, verdict: Verdict, partition_root_fd: i
     return status is not None and status.st_nlink == 1 and Stamp.of(status) == verdict.stamp
 
 
+def open_source_file(root_fd: int, path: str, stamp: Stamp) -> int | None:
+    """A descriptor of the source while it has this stamp, else ``None``; the caller closes it."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return None
+    try:
+        folder = files.open_folder(root_fd, match[1], at="evidence.folder")
+        try:
+            fd, status = files.open_file(folder, match[2], at="evidence.open")
+        finally:
+            files.close(folder)
+    except (OSError, files.UnsafeFile):
+        return None
+    if Stamp.of(status) == stamp:
+        return fd
+    files.close(fd)
+    return None
+
+
 def _judge(
     citation: EvidenceCitation,
     fd: int,

@@ -237,9 +237,9 @@ def open_halves(
             root_fd = files.open_root(folder / VAULT_NAME, at="open.vault")
         except (FileNotFoundError, NotADirectoryError):
             raise StoreUnavailable("the vault folder is gone; put it back, or mount its disk again") from None
+        schema.bring_forward(db, projection.upgrade)
         with db.transaction(full=False, point="open"):
             db.execute("UPDATE meta SET incarnation = incarnation + 1")
-            schema.bring_forward(db, projection.upgrade)
     except BaseException:
         db.close()
         if root_fd >= 0:

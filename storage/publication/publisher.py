@@ -109,6 +109,11 @@ class Publisher:
         return self._state.pair
 
     @property
+    def can(self) -> replace.Capabilities:
+        """What the vault's file system is able to do."""
+        return self._state.can
+
+    @property
     def broken(self) -> bool:
         """Whether a commit failed in a way that only opening the store anew can clear; everything is refused then."""
         return self._state.broken is not None

@@ -101,6 +101,7 @@ CREATE TABLE citation (                                    -- which record cites
     PRIMARY KEY (partition, path, row, position)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX citation_by_row ON citation(row);
+CREATE INDEX citation_by_sha256 ON citation(partition, sha256);   -- whether some bytes are retained already
 
 CREATE TABLE page (                                        -- every page's names on disk, and its place among the others
     row         INTEGER PRIMARY KEY,                       -- gone after its record, when its links are settled

@@ -10,31 +10,31 @@ from importlib.resources import files as resources
 from typing import Final
 
 from messages.errors import StoreUnavailable
+from storage import files
 from storage.faults import effect
 from storage.state.connection import Database, StorageCorrupt
 
 SCHEMA_VERSION: Final = 2
-"""2: the catalogue has the links of pages and their degrees; the journal is that of 1."""
+"""2: uploads have rows, and the catalogue the links of pages and their degrees; the journal is that of 1."""
 
-FAULT_POINTS: Final = (("schema.read", "reading a schema file that ships with the package"),)
+FAULT_POINTS: Final = (
+    ("schema.read", "reading a schema file that ships with the package"),
+    ("schema.folder", "opening the folder of a database that is brought forward"),
+    ("schema.copy.stage", "making the copy of a database before it is brought forward"),
+    ("schema.copy.sync", "syncing that copy, or the folder it lies in"),
+    ("schema.copy.place", "giving the copy its name"),
+    ("schema.forward.begin", "beginning the transaction that brings a database forward"),
+    ("schema.forward.commit", "its durable commit"),
+)
+
+_STAGED_COPY: Final = ".kr-copy.sqlite"
 
 
 def create_schema(database: Database) -> None:
     """Make the journal's tables inside the caller's transaction; the catalogue makes its own."""
-    with effect("schema.read"):
-        script = resources("storage.state").joinpath("schema.sql").read_text("utf-8")
-    database.execute_script(script)
+    for name in ("schema.sql", "uploads.sql"):
+        database.execute_script(_script(name))
     database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-
-def bring_forward(database: Database, rebuild_catalogue: Callable[[Database], None]) -> None:
-    """Bring an older database to :data:`SCHEMA_VERSION` inside the caller's transaction.
-
-    No copy is made first: so far only the catalogue has changed, which holds nothing that files and history lack.
-    """
-    if database.user_version() < SCHEMA_VERSION:
-        rebuild_catalogue(database)
-        database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def check_version(database: Database) -> bool:
@@ -54,3 +54,37 @@ def check_version(database: Database) -> bool:
     if version == 0 and database.query_one("SELECT 1 FROM sqlite_schema LIMIT 1") is not None:
         raise StorageCorrupt(f"{database.path.name} has tables but no version")
     return version > 0
+
+
+def bring_forward(database: Database, rebuild_catalogue: Callable[[Database], None]) -> None:
+    """Bring an older database to :data:`SCHEMA_VERSION` in one transaction, a complete copy of it beside it first.
+
+    The copy is called ``<name>.format-<older>``. ``rebuild_catalogue`` replaces the catalogue's tables, which hold
+    nothing that files and history lack. Costs one statement where nothing is to be done.
+    """
+    older = database.user_version()
+    if older >= SCHEMA_VERSION:
+        return
+    folder = files.open_root(database.path.parent, at="schema.folder")
+    try:
+        files.unlink(folder, _STAGED_COPY, at="schema.copy.stage")
+        database.execute("VACUUM INTO ?", (str(database.path.with_name(_STAGED_COPY)),))
+        staged, _ = files.open_file(folder, _STAGED_COPY, at="schema.copy.stage")
+        try:
+            files.fsync(staged, at="schema.copy.sync")
+        finally:
+            files.close(staged)
+        # A crash before the commit leaves a copy of the same tables: the next attempt may replace it.
+        files.rename_over(folder, _STAGED_COPY, f"{database.path.name}.format-{older}", at="schema.copy.place")
+        files.fsync(folder, at="schema.copy.sync")
+    finally:
+        files.close(folder)
+    with database.transaction(full=True, point="schema.forward"):
+        database.execute_script(_script("uploads.sql"))
+        rebuild_catalogue(database)
+        database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _script(name: str) -> str:
+    with effect("schema.read"):
+        return resources("storage.state").joinpath(name).read_text("utf-8")

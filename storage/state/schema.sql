@@ -1,4 +1,4 @@
--- state.sqlite: the journal of publications, every published text, and the marks that recovery reads.
+-- state.sqlite, version 2: the journal of publications, every published text, and the marks that recovery reads.
 -- Times are nanoseconds since 1970 (UTC); hashes are SHA-256 in lower-case hex; booleans are 0 and 1.
 
 -- One row. `incarnation` is the write fence; (generation, publication_id) is the pair that vault.json must carry;

@@ -26,12 +26,7 @@ NAMES: Final = [
 
 NOT_YET: Final = frozenset(
     {
-        "knowledge_attach",
-        "knowledge_attach_file",
-        "knowledge_attachment",
         "knowledge_connections",
-        "knowledge_evidence_read",
-        "knowledge_reconcile_evidence",
         "knowledge_timeline",
     }
 )

@@ -14,9 +14,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from actors.store.needs import CitationKey, NeedEvidence, NeedIndex, NeedUpkeep
+from actors.store.needs import CitationKey, NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, Prepared, refresh
+from actors.store.source_keeper import SourceDesk
+from actors.store.sources import Passage, ReadPassage
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.config import Configuration, parse_configuration
 from messages.audience import Audience, Conversation, OwnerPrivate
@@ -25,7 +27,7 @@ from messages.json_types import JsonObject, JsonValue
 from messages.tools import GitState, WriteRequest, parse_arguments, tool_spec
 from messages.vocabulary import PRIVATE, Partition
 from storage import files
-from storage.evidence import VerdictCache, verify
+from storage.evidence import Spans, VerdictCache, verify
 from storage.index_feed import IndexFeed
 from storage.layout import Layout, StoreLayout
 from storage.records import parse_instant
@@ -75,10 +77,13 @@ class Desk:
     fence: Callable[[], AbstractContextManager[object]] = no_fence
     needs: list[str] = field(default_factory=list)
     index_problem: str | None = None
+    workspace: Path | None = None
+    sources: SourceDesk = field(default_factory=SourceDesk)
     _session: StoreSession | None = None
     _feed: IndexFeed | None = None
     _indexes: dict[Partition, SearchIndex] = field(default_factory=dict)
     _verdicts: VerdictCache = field(default_factory=VerdictCache)
+    _spans: Spans = field(default_factory=Spans)
     _requests: int = 0
 
     # --- the store -------------------------------------------------------------------------------------
@@ -135,19 +140,43 @@ class Desk:
                     self.needs.append("index")
                     self.catch_up(partition, change)
                     prepared = replace(prepared, index_change=change)
-                case NeedEvidence(citations):
+                case NeedSource(work):
+                    self.needs.append("source")
+                    vault = files.open_root(self.layout.vault, at="upload.folder")
+                    try:
+                        prepared = replace(prepared, complete=self.sources.do(vault, work, self.check))
+                    finally:
+                        files.close(vault)
+                case NeedPassage(reading):
+                    self.needs.append("passage")
+                    prepared = replace(prepared, passage=self._read(partition, reading))
+                case NeedEvidence(citations, _, excerpts):
                     self.needs.append("evidence")
                     root = files.open_root(self.folder(partition), at="evidence.folder")
                     try:
-                        found = {CitationKey.of(c): verify(c, root, self._verdicts, lambda: None) for c in citations}
+                        found = {
+                            CitationKey.of(c): verify(c, root, self._verdicts, lambda: None, excerpt=excerpts)
+                            for c in citations
+                        }
                     finally:
                         files.close(root)
-                    prepared = replace(prepared, verdicts={**prepared.verdicts, **found})
+                    prepared = replace(prepared, verdicts={**prepared.verdicts, **found}, passage=None)
                 case NeedUpkeep():
                     raise AssertionError("no tool needs what maintenance needs")
                 case _:
                     self.now_ms += 1_000
                     return outcome
+
+    def _read(self, partition: Partition, work: ReadPassage) -> Passage:
+        root = files.open_root(self.folder(partition), at="evidence.folder")
+        try:
+            return Passage(
+                self._spans.window(
+                    root, work.path, work.stamp, work.lines, work.point, work.max_chars, lambda: None
+                )
+            )
+        finally:
+            files.close(root)
 
     def fails(
         self, tool: str, arguments: Mapping[str, JsonValue] | None = None, *, partition: Partition = PRIVATE
@@ -179,6 +208,7 @@ class Desk:
             writes_enabled=self.writes_enabled,
             scan_entries=self.limits.entries,
             hub_percentile=self.hub_percentile,
+            workspace=lambda: self.workspace,
             prepared=prepared or Prepared(),
             blocked=blocked,
         )

@@ -175,8 +175,8 @@ def test_an_unknown_profile_or_format_is_refused_with_the_known_ones() -> None:
 
 
 CHANGING = (
-    "save_page", "edit_body", "extract_section", "publish_batch", "recall", "annotate", "correct", "withdraw", "merge",
-    "unmerge",
+    "save_page", "edit_body", "extract_section", "reconcile_evidence", "publish_batch", "recall", "annotate", "correct",
+    "withdraw", "merge", "unmerge",
 )  # fmt: skip
 """Tools after which a record no longer says what it said."""
 

@@ -11,9 +11,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from actors.store.needs import CitationKey, Need
+from actors.store.sources import Complete, Passage
 from actors.store.upkeep import Found, UpkeepStep
 from messages.errors import (
     DeletionsRefused,
@@ -46,6 +48,7 @@ from storage.publication import FileChange, Intent, Receipt
 from storage.records import format_instant, utf16
 from storage.search import SearchIndex
 from storage.session import PartitionSession
+from storage.state import uploads
 from storage.state.catalogue_reader import CatalogueReader
 
 Outcome: TypeAlias = "JsonObject | Need"
@@ -64,6 +67,10 @@ class Prepared:
     verdicts: Mapping[CitationKey, Verdict] = field(default_factory=dict)
     found: Found | None = None
     """What a helper found in a step of maintenance."""
+    complete: Complete | None = None
+    """The source that was hashed or copied to its end."""
+    passage: Passage | None = None
+    """What was read of a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +91,8 @@ class OperationContext:
     scan_entries: int
     hub_percentile: float = HUB_PERCENTILE_DEFAULT
     """From which share of current pages with a lower degree on a page is a hub, in percent."""
+    workspace: Callable[[], Path | None] = lambda: None
+    """The root of what ``knowledge_attach_file`` may retain, ``None`` where the host gives none."""
     prepared: Prepared = field(default_factory=Prepared)
     index_failed: Callable[[IndexUnavailable], None] = lambda error: None
     """Told when the index was there and could not answer."""
@@ -153,6 +162,12 @@ def earlier_receipt(context: OperationContext, request: WriteRequest, operation:
         ) from error
     if receipt is not None:
         return shown_receipt(context, receipt)
+    if uploads.find(context.catalogue.database, context.partition, request.request_id) is not None:
+        raise RequestIdReused(
+            "This requestId was used to attach a source; send a new UUID for a new write.",
+            field="requestId",
+            requestId=request.request_id,
+        )
     if context.blocked is not None:
         raise context.blocked
     return None

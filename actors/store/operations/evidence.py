@@ -10,6 +10,8 @@ from messages.errors import EvidenceInvalid
 from messages.tools import EvidenceArgument
 from storage.evidence import unchanged
 from storage.records import EvidenceCitation
+from storage.state import uploads
+from storage.state.uploads import Upload
 
 
 def attached(
@@ -17,8 +19,8 @@ def attached(
 ) -> tuple[EvidenceCitation, ...]:
     """The citations that the arguments stand for, completed from the source's own descriptor.
 
-    ``field`` is the argument that errors name. Raises ``EvidenceInvalid`` for a file that nothing in this partition
-    retains under that hash.
+    A finished upload may be cited as well as a source that a record cites already. Raises ``EvidenceInvalid`` for a
+    file that nothing in this partition retains under that hash. ``field`` is the argument's name, for refusals.
     """
     return tuple(_citation(context, argument, f"{field}[{index}]") for index, argument in enumerate(arguments))
 
@@ -44,7 +46,7 @@ def _citation(context: OperationContext, argument: EvidenceArgument, field: str)
     descriptor = _descriptor(context, argument)
     if descriptor is None:
         raise EvidenceInvalid(
-            f"{field} names no source that is retained here under this hash.",
+            f"{field} names no source that is retained here under this hash; retain it with knowledge_attach first.",
             field=field,
             reason="not_retained",
         )
@@ -61,10 +63,26 @@ def _citation(context: OperationContext, argument: EvidenceArgument, field: str)
     )
 
 
-def _descriptor(context: OperationContext, argument: EvidenceArgument) -> EvidenceCitation | None:
-    """How the source is described by a record that cites it already; its descriptor never changes."""
+def _descriptor(context: OperationContext, argument: EvidenceArgument) -> EvidenceCitation | Upload | None:
+    """How the source is described: by the upload that retained it, else by a record that cites it already.
+
+    Several uploads may have given the same bytes; then the one that the argument describes is meant, else the first.
+    """
+    database = context.catalogue.database
+    uploaded = uploads.descriptors(database, context.partition, argument.path, argument.sha256)
+    if uploaded:
+        return max(uploaded, key=lambda upload: _likeness(upload, argument))  # the first of equals
     for entry in context.catalogue.citing(argument.path, argument.sha256):
         for citation in context.session.load(entry).evidence:
             if (citation.path, citation.sha256) == (argument.path, argument.sha256):
                 return citation
     return None
+
+
+def _likeness(upload: Upload, argument: EvidenceArgument) -> int:
+    """How many of the descriptor's members the argument repeats."""
+    return (
+        2 * (upload.filename == argument.filename)
+        + (upload.media_type == argument.media_type)
+        + (upload.attribution == argument.attribution)
+    )

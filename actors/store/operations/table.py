@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from actors.store.operations.adopt import adopt
+from actors.store.operations.attach import attach
+from actors.store.operations.attach_file import attach_file
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.edit_body import edit_body
 from actors.store.operations.extract_section import extract_section
@@ -16,11 +18,13 @@ from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
 from actors.store.operations.publish_batch import publish_batch
 from actors.store.operations.recall import recall
+from actors.store.operations.reconcile_evidence import reconcile_evidence
 from actors.store.operations.record import record
 from actors.store.operations.records import records
 from actors.store.operations.remember import remember
 from actors.store.operations.save_page import save_page
 from actors.store.operations.source_check import source_check
+from actors.store.operations.source_reads import attachment, evidence_read
 from actors.store.operations.statements import annotate, create_claim, create_relationship
 from actors.store.operations.status import status
 from actors.store.operations.verify import verify
@@ -33,10 +37,14 @@ from messages.operator import (
 )
 from messages.tools import (
     AnnotateRequest,
+    AttachFileRequest,
+    AttachmentRequest,
+    AttachRequest,
     CorrectRequest,
     CreateClaimRequest,
     CreateRelationshipRequest,
     EditBodyRequest,
+    EvidenceReadRequest,
     ExtractSectionRequest,
     GrepRequest,
     HistoryRequest,
@@ -46,6 +54,7 @@ from messages.tools import (
     OntologyRequest,
     PublishBatchRequest,
     RecallRequest,
+    ReconcileEvidenceRequest,
     RecordRequest,
     RecordsRequest,
     RememberRequest,
@@ -108,6 +117,16 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return source_check(context, request)
         case ExtractSectionRequest():
             return extract_section(context, request)
+        case AttachRequest():
+            return attach(context, request)
+        case AttachFileRequest():
+            return attach_file(context, request)
+        case AttachmentRequest():
+            return attachment(context, request)
+        case EvidenceReadRequest():
+            return evidence_read(context, request)
+        case ReconcileEvidenceRequest():
+            return reconcile_evidence(context, request)
         case HistoryRequest():
             return history(context, request)
         case RevisionRequest():

@@ -29,6 +29,32 @@ EXTRACT_SECTION: Final[JsonObject] = {
     "reason": "OpenClaw is over its page budget.",
 }
 
+RETAINED: Final = f"artifacts/{REQUEST_ID}/notes.txt"
+ATTACH: Final[JsonObject] = {
+    "requestId": REQUEST_ID,
+    "filename": "notes.txt",
+    "mediaType": "text/plain",
+    "attribution": "Alex, meeting",
+    "offset": 0,
+    "data": "b24gRnJpZGF5",
+    "final": True,
+}
+ATTACH_FILE: Final[JsonObject] = {
+    "requestId": REQUEST_ID,
+    "filePath": "reports/q3.pdf",
+    "sha256": HASH,
+    "filename": "q3.pdf",
+    "attribution": "Alex, meeting",
+}
+RECONCILE: Final[JsonObject] = {
+    "requestId": REQUEST_ID,
+    "id": PAGE_ID,
+    "expectedRevision": 3,
+    "expectedHash": HASH,
+    "evidence": [{"path": RETAINED, "sha256": HASH, "start_line": 1}],
+    "reason": "a better source",
+}
+
 SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
     ("knowledge_status", {}),
     ("knowledge_ontology", {}),
@@ -198,6 +224,36 @@ SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
             **EXTRACT_SECTION,
             "destination": {"title": "Releases", "type": "project", "aliases": ["R"], "allowSameTitle": True},
             "evidence": [{"path": f"artifacts/{REQUEST_ID}/notes.txt", "sha256": HASH}],
+        },
+    ),
+    ("knowledge_attach", ATTACH),
+    ("knowledge_attach", {**ATTACH, "offset": 2**53 - 1, "data": "", "expectedVaultId": VAULT_ID}),
+    ("knowledge_attach_file", ATTACH_FILE),
+    ("knowledge_attach_file", {**ATTACH_FILE, "mediaType": "application/pdf", "expectedOntologyFingerprint": HASH}),
+    ("knowledge_attachment", {"id": PAGE_ID, "path": RETAINED, "sha256": HASH}),
+    ("knowledge_attachment", {"id": PAGE_ID, "path": RETAINED, "sha256": HASH, "offset": 32_768}),
+    ("knowledge_evidence_read", {"id": PAGE_ID, "path": RETAINED, "sha256": HASH}),
+    (
+        "knowledge_evidence_read",
+        {
+            "id": PAGE_ID,
+            "path": RETAINED,
+            "sha256": HASH,
+            "startLine": 1,
+            "endLine": 9,
+            "maxChars": 256,
+            "cursor": "WzBd",
+        },
+    ),
+    ("knowledge_reconcile_evidence", RECONCILE),
+    (
+        "knowledge_reconcile_evidence",
+        {
+            **RECONCILE,
+            "expectedHash": HASH[:16],
+            "evidence": [],
+            "expectedVaultId": VAULT_ID,
+            "expectedOntologyFingerprint": HASH,
         },
     ),
     ("knowledge_history", {}),

@@ -303,10 +303,10 @@ def test_a_catalogue_of_the_earlier_version_is_made_anew_from_the_files(
 
 
 def with_version_1(path: Path) -> None:
-    """Make the database what the version before wrote: without links and degrees."""
+    """Make the database what the version before wrote: without uploads, links and degrees."""
     connection = apsw.Connection(str(path))
     try:
-        for table in ("page", "degree", "body_link"):
+        for table in ("page", "degree", "body_link", "upload"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
     finally:

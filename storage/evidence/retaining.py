@@ -1,0 +1,405 @@
+"""How a source gets into ``artifacts/<request id>/``: chunk by chunk, or copied from the host's workspace.
+
+Guarantees: what is being received lies under a staged name that nothing can cite; every byte that is acknowledged is
+synced, and so is every folder above it; a file gets its own name only when it is complete, and never over another; a
+file of the workspace is opened once, by descriptors from its root, and everything is judged on that descriptor. Memory
+does not grow with the size of a file.
+
+Chunks are written and names given on the lane's thread; hashing and copying run on a helper's (:class:`RunningHashes`
+belongs to one thread). Errors: ``OSError``, and what ``check`` raises.
+
+Source: decisions.md sections 2 and 4, WRITE-PATH.md hole 28, knowledge-more-facts.md section 4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+from messages.vocabulary import Partition
+from storage import files
+from storage.files import CHUNK_BYTES, Stamp, UnsafeFile
+from storage.layout import STAGED_PREFIX, artifact_folder
+from storage.publication import Publisher
+from storage.publication.store import Folders
+from storage.state import uploads
+from storage.state.uploads import Upload
+from storage.vault import replace
+from storage.vault.naming import Unnamed, locate
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+FAULT_POINTS: Final = (
+    ("upload.folder", "opening a folder of the workspace, or one that has to be synced"),
+    ("upload.create", "creating the file that an upload is received into"),
+    ("upload.open", "opening a file that is being received, or the file that is copied"),
+    ("upload.list", "listing the folder of a request for leftovers of a copy"),
+    ("upload.write", "writing a received or copied piece"),
+    ("upload.truncate", "cutting off what a failed write left behind the received bytes"),
+    ("upload.sync", "syncing received bytes, or a folder that got a new name"),
+    ("upload.read", "reading received bytes again, or a piece of the file that is copied"),
+    ("upload.stat", "looking at a received file, or at a folder of the workspace"),
+    ("upload.place", "giving a complete source its name"),
+    ("upload.unlink", "removing a file that was received or copied in vain"),
+    ("upload.begin", "beginning the transaction that notes how far an upload has come"),
+    ("upload.commit", "the commit of that note, without a sync: the bytes are synced before"),
+    ("retain.begin", "beginning the transaction that makes a complete source citable"),
+    ("retain.commit", "its durable commit"),
+)
+
+PARTIAL_NAME: Final = ".kr-upload"
+_COPY_PREFIX: Final = ".kr-copy-"
+# What lies in the folder of all our state, and in that of a store wherever it was moved to.
+_STATE_MARKS: Final = (("registry.id", "registry.sqlite"), ("state.sqlite", "vault"))
+RUNNING_MAX: Final = 64
+
+SourceProblem: TypeAlias = Literal[
+    "outside", "missing", "symlink", "hardlink", "not_a_file", "knowledge_state", "changed", "hash_mismatch",
+    "no_workspace",
+]  # fmt: skip
+
+
+class SourceRefused(Exception):
+    """The file of the workspace cannot be retained; ``problem`` says why. Nothing was kept."""
+
+    def __init__(self, problem: SourceProblem) -> None:
+        super().__init__(problem)
+        self.problem: SourceProblem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A complete, synced file in a request's folder: its name there, its size in bytes, hash and stamp."""
+
+    name: str
+    size: int
+    sha256: str
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The folder of one request, below an open vault folder."""
+
+    vault_fd: int
+    partition: Partition
+    request_id: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.partition.key}/{artifact_folder(self.request_id)}"
+
+    # --- the lane ----------------------------------------------------------------------------------------
+
+    def write_chunk(self, data: bytes, offset: int) -> None:
+        """The bytes before ``offset`` and ``data`` are all that the received file holds, and are synced.
+
+        A file that something else left under that name is removed before the first chunk. Raises
+        ``FileNotFoundError`` when the file of a later chunk is gone, :class:`UnsafeFile` when it is none of ours.
+        """
+        with Folders(self.vault_fd) as folders:
+            try:
+                folder = folders.make(self.path)
+                if offset:
+                    _write_behind(folder, data, offset)
+                    return
+                files.unlink(folder, PARTIAL_NAME, at="upload.unlink")
+                fd = files.create_file(folder, PARTIAL_NAME, data, mode=0o600, at="upload.create")
+                try:
+                    files.fsync(fd, at="upload.sync")
+                finally:
+                    files.close(fd)
+                _sync_folders(folders, self.path)
+            except BaseException as error:
+                if offset == 0 and isinstance(error, Exception):
+                    with suppress(OSError):
+                        files.unlink(folders.open(self.path), PARTIAL_NAME, at="upload.unlink")
+                    folders.discard_made()
+                raise
+
+    def received(self, name: str, size: int, offset: int) -> bytes | None:
+        """Bytes of a file of this folder; ``None`` when it is gone."""
+        with Folders(self.vault_fd) as folders:
+            folder = folders.find(self.path)
+            if folder is None:
+                return None
+            try:
+                fd, _ = files.open_file(folder, name, at="upload.open")
+            except (FileNotFoundError, UnsafeFile):
+                return None
+            try:
+                return files.read_at(fd, size, offset, at="upload.read")
+            finally:
+                files.close(fd)
+
+    def size_of(self, name: str) -> int | None:
+        """The size of a file of this folder in bytes; ``None`` when there is none."""
+        status = self._status(name)
+        return None if status is None else status.st_size
+
+    def is_still(self, staged: Staged) -> bool:
+        """Whether the file is the one that was hashed."""
+        status = self._status(staged.name)
+        return status is not None and Stamp.of(status) == staged.stamp
+
+    def place(self, can: replace.Capabilities, staged: Staged, name: str) -> None:
+        """Give a complete file its name, durably. Raises ``FileExistsError`` for a name that is taken."""
+        if staged.name == name:
+            return
+        with Folders(self.vault_fd) as folders:
+            folder = folders.open(self.path)
+            replace.move(can, folder, staged.name, folder, name, at="upload.place")
+            files.fsync(folder, at="upload.sync")
+
+    def discard(self, name: str) -> None:
+        """Remove a file that was received in vain, and the folder if it is empty then. Never raises ``OSError``.
+
+        Only under a name that nothing can cite: a file that has its own name stays.
+        """
+        if not name.startswith(STAGED_PREFIX):
+            return
+        with suppress(OSError), Folders(self.vault_fd) as folders:
+            folder = folders.find(self.path)
+            if folder is not None:
+                files.unlink(folder, name, at="upload.unlink")
+                folders.made.append(self.path)
+                folders.discard_made()
+
+    def tidy(self) -> None:
+        """Remove what a crash left of a source whose bytes are retained elsewhere. Never raises ``OSError``."""
+        with suppress(OSError), Folders(self.vault_fd) as folders:
+            folder = folders.find(self.path)
+            if folder is not None:
+                for entry in files.list_folder(folder, at="upload.list"):
+                    if entry.kind == "file" and entry.name.startswith(STAGED_PREFIX):
+                        files.unlink(folder, entry.name, at="upload.unlink")
+                folders.made.append(self.path)
+                folders.discard_made()
+
+    def _status(self, name: str) -> os.stat_result | None:
+        with Folders(self.vault_fd) as folders:
+            folder = folders.find(self.path)
+            status = None if folder is None else files.stat_entry(folder, name, at="upload.stat")
+        return status if status is not None and stat.S_ISREG(status.st_mode) else None
+
+    # --- a helper ----------------------------------------------------------------------------------------
+
+    def copy_in(self, source: SourceFile, sha256: str, check: Callable[[], None]) -> Staged:
+        """Copy an open file of the workspace into this folder, synced, under a staged name of its own.
+
+        Raises :class:`SourceRefused` when the bytes are not those of ``sha256`` or change meanwhile; nothing is left.
+        """
+        name = f"{_COPY_PREFIX}{uuid.uuid4()}"
+        with Folders(self.vault_fd) as folders:
+            try:
+                folder = folders.make(self.path)
+                self._remove_leftovers(folder)
+                target = files.create_file(folder, name, b"", mode=0o600, at="upload.create")
+                try:
+                    digest, size = hashlib.sha256(), 0
+                    while chunk := files.read_at(source.fd, CHUNK_BYTES, size, at="upload.read"):
+                        check()
+                        if size + len(chunk) > source.stamp.size:
+                            raise SourceRefused("changed")  # it grows, perhaps for ever
+                        digest.update(chunk)
+                        files.write_at(target, chunk, size, at="upload.write")
+                        size += len(chunk)
+                    after = files.stat_open(source.fd, at="upload.stat")
+                    if Stamp.of(after) != source.stamp or size != source.stamp.size:
+                        raise SourceRefused("changed")
+                    if digest.hexdigest() != sha256:
+                        raise SourceRefused("hash_mismatch")
+                    files.fsync(target, at="upload.sync")
+                    stamp = Stamp.of(files.stat_open(target, at="upload.stat"))
+                finally:
+                    files.close(target)
+                _sync_folders(folders, self.path)
+                return Staged(name, size, sha256, stamp)
+            except BaseException as error:
+                if isinstance(error, Exception):
+                    with suppress(OSError):
+                        files.unlink(folders.open(self.path), name, at="upload.unlink")
+                    folders.discard_made()
+                raise
+
+    def _remove_leftovers(self, folder: int) -> None:
+        """What a copy that a crash cut short left: only one copy of a request is under way at a time."""
+        for entry in files.list_folder(folder, at="upload.list"):
+            if entry.name.startswith(_COPY_PREFIX) and entry.kind == "file":
+                files.unlink(folder, entry.name, at="upload.unlink")
+
+
+def note(
+    publisher: Publisher,
+    partition: Partition,
+    upload: Upload,
+    *,
+    fence: AbstractContextManager[object],
+    check: Callable[[], None],
+) -> None:
+    """Commit how far an upload has come, under the caller's fence; ``check`` raises when the right to save has ended.
+
+    One that is retained is durable when this returns, and citable. Of one that is received the row may be lost with
+    the power, never be ahead of its bytes.
+    """
+    if upload.path is None:
+        transaction = publisher.transaction(full=False, point="upload")
+    else:
+        transaction = publisher.transaction(full=True, point="retain")
+    with fence, transaction:
+        check()
+        uploads.put(publisher.db, partition, upload)
+
+
+class RunningHashes:
+    """Hashes of received files, kept while they are unfinished, so that a call that ran out of time loses nothing."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self) -> None:
+        self._running: OrderedDict[tuple[str, Stamp], tuple[_Hash, int]] = OrderedDict()
+
+    def placed(self, shelf: Shelf, name: str, size: int, sha256: str, check: Callable[[], None]) -> Staged | None:
+        """The file that has its own name already, if it holds these bytes: its row was lost in a crash."""
+        found = self._first(shelf, (name,), size, check)
+        return found if found is not None and found.sha256 == sha256 else None
+
+    def hash(self, shelf: Shelf, name: str, size: int, check: Callable[[], None]) -> Staged | None:
+        """The received file, or the one that has its ``name`` already, hashed if it has ``size`` bytes, else ``None``.
+
+        ``None`` too when it changes. ``check`` runs once a mebibyte and may raise; the next call goes on where this
+        one ended.
+        """
+        return self._first(shelf, (PARTIAL_NAME, name), size, check)
+
+    def _first(self, shelf: Shelf, names: tuple[str, ...], size: int, check: Callable[[], None]) -> Staged | None:
+        with Folders(shelf.vault_fd) as folders:
+            folder = folders.find(shelf.path)
+            if folder is None:
+                return None
+            for each in names:
+                try:
+                    fd, status = files.open_file(folder, each, at="upload.open")
+                except (FileNotFoundError, UnsafeFile):
+                    continue
+                try:
+                    if status.st_size == size:
+                        return self._hash(shelf, each, fd, Stamp.of(status), check)
+                finally:
+                    files.close(fd)
+        return None
+
+    def _hash(self, shelf: Shelf, name: str, fd: int, stamp: Stamp, check: Callable[[], None]) -> Staged | None:
+        key = (f"{shelf.path}/{name}", stamp)
+        digest, at = self._running.pop(key, (hashlib.sha256(), 0))
+        try:
+            while at < stamp.size:
+                check()
+                chunk = files.read_at(fd, CHUNK_BYTES, at, at="upload.read")
+                if not chunk:
+                    break
+                digest.update(chunk)
+                at += len(chunk)
+        finally:
+            self._running[key] = (digest, at)
+            while len(self._running) > RUNNING_MAX:
+                self._running.popitem(last=False)
+        # A complete hash stays too: two calls that end one upload at once read it once.
+        if Stamp.of(files.stat_open(fd, at="upload.stat")) != stamp or at != stamp.size:
+            return None
+        return Staged(name, stamp.size, digest.hexdigest(), stamp)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A regular file of the workspace with one name, open for reading."""
+
+    fd: int
+    stamp: Stamp
+
+
+@contextmanager
+def open_source(workspace: Path, path: str) -> Iterator[SourceFile]:
+    """The file that ``path`` (relative to the workspace, or absolute below it) names, open until the block ends.
+
+    Raises :class:`SourceRefused`: outside, a symbolic link below the root, a hard link, no regular file, missing, or
+    part of a state directory of ours, whose files belong to somebody's partition.
+    """
+    try:
+        # The host may have named its workspace by a link; below it there is none.
+        root = files.open_root(os.path.join(workspace, "."), at="upload.folder")
+    except OSError:
+        raise SourceRefused("no_workspace") from None
+    try:
+        try:
+            inner = locate(root, path)
+        except Unnamed as unnamed:
+            raise SourceRefused(unnamed.problem) from None
+        folder_path, name = files.split(inner)
+        try:
+            _require_foreign(root, folder_path)
+            folder = files.open_folder(root, folder_path, at="upload.folder")
+            try:
+                fd, status = files.open_file(folder, name, at="upload.open")
+            finally:
+                files.close(folder)
+        except UnsafeFile as unsafe:
+            raise SourceRefused("not_a_file" if unsafe.reason == "too_large" else _KINDS[unsafe.reason]) from None
+        except OSError:
+            raise SourceRefused("missing") from None  # it was there a moment ago
+    finally:
+        files.close(root)
+    try:
+        yield SourceFile(fd, Stamp.of(status))
+    finally:
+        files.close(fd)
+
+
+_KINDS: Final[dict[str, SourceProblem]] = {
+    "symlink": "symlink", "hardlink": "hardlink", "not_regular": "not_a_file",
+}  # fmt: skip
+
+
+def _require_foreign(root: int, folder_path: str) -> None:
+    """Refuse what lies in a state directory: its files belong to agents and partitions, whoever asks."""
+    parts = folder_path.split("/") if folder_path else []
+    for depth in range(len(parts) + 1):
+        folder = files.open_folder(root, "/".join(parts[:depth]), at="upload.folder")
+        try:
+            for marks in _STATE_MARKS:
+                if any(files.stat_entry(folder, mark, at="upload.stat") is None for mark in marks):
+                    continue
+                raise SourceRefused("knowledge_state")
+        finally:
+            files.close(folder)
+
+
+def _write_behind(folder: int, data: bytes, offset: int) -> None:
+    fd, status = files.open_to_write(folder, PARTIAL_NAME, at="upload.open")
+    try:
+        if status.st_size < offset:
+            raise FileNotFoundError(PARTIAL_NAME)
+        files.write_at(fd, data, offset, at="upload.write")
+        if status.st_size > offset + len(data):
+            files.truncate(fd, offset + len(data), at="upload.truncate")
+        files.fsync(fd, at="upload.sync")
+    finally:
+        files.close(fd)
+
+
+def _sync_folders(folders: Folders, path: str) -> None:
+    """Every name on the way to ``path`` is durable."""
+    while True:
+        files.fsync(folders.open(path), at="upload.sync")
+        if not path:
+            return
+        path = files.split(path)[0]
