@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from messages.errors import StoreUnavailable
 from messages.vocabulary import RECORD_MAX_BYTES, Partition
 from storage import files
+from storage.evidence import COPY_PREFIX, PARTIAL_NAME
 from storage.files import UnsafeFile
 from storage.layout import ARTIFACTS_NAME, StoreLayout, artifact_folder
 from storage.records import content_hash
@@ -69,6 +70,15 @@ class Uncited:
 
     requests: tuple[str, ...]
     total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """Uploads that nobody went on with: their requests, how many there are, and the bytes they have received."""
+
+    requests: tuple[str, ...]
+    total: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +164,7 @@ class StoreAudit:
                 check()
                 if is_passed_over(entry.name) or not _is_request(entry.name):
                     continue
-                left = self._uncited_files(artifacts, entry.name, number, now_ms)
+                left = self._uncited_files(artifacts, entry.name, partition.key, number, now_ms)
                 total += left
                 if left and len(requests) < UNCITED_MAX:
                     requests.append(entry.name)
@@ -175,11 +185,47 @@ class StoreAudit:
         database, wal = (0 if status is None else status.st_size for status in found)
         return Sizes(int(row[0]), int(row[1]), database, wal)
 
+    def unfinished(self, partition: Partition, now_ms: int) -> Unfinished:
+        """Uploads that received nothing for more than a day and are not complete. They may go on at any time."""
+        rows = self._db.query(
+            "SELECT u.request_id, u.received FROM upload u JOIN partition p ON p.id = u.partition "
+            "WHERE p.key = ? AND u.path IS NULL AND u.at <= ? ORDER BY u.request_id",
+            (partition.key, (now_ms - UNCITED_AFTER_MS) * 1_000_000),
+        )
+        requests = tuple(str(request_id) for request_id, _ in rows[:UNCITED_MAX])
+        return Unfinished(requests, len(rows), sum(received for _, received in rows))
+
     def close(self) -> None:
         """Close the connection; idempotent."""
         self._db.close()
 
-    def _uncited_files(self, artifacts: int, request_id: str, number: int, now_ms: int) -> int:
+    def _folder(self, path: str) -> int | None:
+        """A folder of the vault, or ``None`` where there is none."""
+        try:
+            vault = files.open_root(self._layout.vault, at="audit.folder")
+            try:
+                return files.open_folder(vault, path, at="audit.folder")
+            finally:
+                files.close(vault)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return None
+            raise StoreUnavailable("A folder of the vault cannot be opened.", reason="unreadable") from error
+
+    def _left_behind(self, name: str, request_id: str, key: str) -> bool:
+        """Whether a crash left it: part of a copy, or of an upload whose row is not there. Others are unfinished."""
+        if name.startswith(COPY_PREFIX):
+            return True
+        if name != PARTIAL_NAME:
+            return False
+        begun = self._db.query_one(
+            "SELECT 1 FROM upload u JOIN partition p ON p.id = u.partition "
+            "WHERE p.key = ? AND u.request_id = ? AND u.path IS NULL",
+            (key, request_id),
+        )
+        return begun is None
+
+    def _uncited_files(self, artifacts: int, request_id: str, key: str, number: int, now_ms: int) -> int:
         try:
             folder = files.open_folder(artifacts, request_id, at="audit.folder")
         except (FileNotFoundError, NotADirectoryError):
@@ -187,7 +233,8 @@ class StoreAudit:
         try:
             count = 0
             for entry in files.list_folder(folder, at="audit.list"):
-                status = None if is_passed_over(entry.name) else files.stat_entry(folder, entry.name, at="audit.stat")
+                passed = is_passed_over(entry.name) and not self._left_behind(entry.name, request_id, key)
+                status = None if passed else files.stat_entry(folder, entry.name, at="audit.stat")
                 if status is None or status.st_mtime_ns // 1_000_000 > now_ms - UNCITED_AFTER_MS:
                     continue
                 path = f"{artifact_folder(request_id)}/{entry.name}"

@@ -137,6 +137,11 @@ class _Kept:
             "index": {**self.part("damaged", "merges")},
             "duplicates": {"total": self.numbers.get("duplicates", 0), "groups": self.listed("groups")},
             "uncited": {"total": self.numbers.get("uncited", 0), "requests": self.listed("requests")},
+            "unfinished": {
+                "total": self.numbers.get("unfinished", 0),
+                "bytes": self.numbers.get("unfinishedBytes", 0),
+                "requests": self.listed("unfinished"),
+            },
             "growth": self.growth,
             **self.states,
         }
@@ -206,6 +211,9 @@ def _report(kept: _Kept, place: _Place) -> _Part:
     kept.keep("groups", _list(answer, "duplicates"))
     kept.add("uncited", answer["uncitedTotal"])
     kept.keep("requests", _list(answer, "uncited"))
+    kept.add("unfinished", answer["unfinishedTotal"])
+    kept.add("unfinishedBytes", answer["unfinishedBytes"])
+    kept.keep("unfinished", _list(answer, "unfinished"))
     entries, limit = answer["entries"], answer["entriesLimit"]
     if isinstance(entries, int) and isinstance(limit, int):
         fullest = kept.growth.get("entries")

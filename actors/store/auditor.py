@@ -76,9 +76,13 @@ def look(
         case Survey(partition, now_ms):
             duplicates = audit.duplicates(partition, check)
             uncited = audit.uncited(partition, now_ms, check)
+            unfinished = audit.unfinished(partition, now_ms)
             return {
                 "duplicates": [list(group) for group in duplicates.groups],
                 "duplicatesTotal": duplicates.total,
                 "uncited": list(uncited.requests),
                 "uncitedTotal": uncited.total,
+                "unfinished": list(unfinished.requests),
+                "unfinishedTotal": unfinished.total,
+                "unfinishedBytes": unfinished.bytes,
             }

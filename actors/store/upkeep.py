@@ -74,7 +74,7 @@ class MergeIndex(UpkeepStep):
 
 @dataclass(frozen=True, slots=True)
 class Report(UpkeepStep):
-    """Likely duplicates and uncited sources of the partition, and how full it is."""
+    """Likely duplicates, uncited sources and unfinished uploads of the partition, and how full it is."""
 
     name: ClassVar[str] = "report"
 
@@ -123,7 +123,7 @@ class ReadFiles(Request[Found]):
 
 @dataclass(frozen=True, slots=True)
 class Survey(Request[Found]):
-    """To the auditor: likely ``duplicates`` and ``uncited`` sources."""
+    """To the auditor: likely ``duplicates``, ``uncited`` sources and ``unfinished`` uploads."""
 
     partition: Partition
     now_ms: int

@@ -200,6 +200,12 @@ def _store(row: Mapping[str, JsonValue]) -> list[str]:
     lines.append(f"  duplicates {_number(_object(row.get('duplicates')), 'total')} likely{_few(groups)}")
     uncited = _object(row.get("uncited"))
     lines.append(f"  uncited    {_number(uncited, 'total')} sources{_few(_list(uncited, 'requests'))}")
+    unfinished = _object(row.get("unfinished"))
+    if _number(unfinished, "total"):
+        lines.append(
+            f"  unfinished {_number(unfinished, 'total')} uploads with {_bytes(unfinished, 'bytes')}"
+            f"{_few(_list(unfinished, 'requests'))}"
+        )
     lines.append(
         f"  size       fullest partition {_number(growth, 'entries')} of {_number(growth, 'entriesLimit')} entries"
         f"{', raise limits.scanEntries' if growth.get('nearlyFull') else ''}; texts {_bytes(growth, 'textBytes')}, "

@@ -6,6 +6,7 @@ Sources are kept as they were given, under ``artifacts/<request id>/`` of their 
 from storage.evidence.naming import retained_name
 from storage.evidence.reading import NoWindow, Point, Spans, Window, read_piece
 from storage.evidence.retaining import (
+    COPY_PREFIX,
     PARTIAL_NAME,
     RunningHashes,
     Shelf,
@@ -19,6 +20,7 @@ from storage.evidence.verify import EvidenceProblem, Verdict, VerdictCache, unch
 from storage.layout import excerpt_path
 
 __all__ = [
+    "COPY_PREFIX",
     "PARTIAL_NAME",
     "EvidenceProblem",
     "NoWindow",

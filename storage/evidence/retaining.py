@@ -57,7 +57,7 @@ FAULT_POINTS: Final = (
 )
 
 PARTIAL_NAME: Final = ".kr-upload"
-_COPY_PREFIX: Final = ".kr-copy-"
+COPY_PREFIX: Final = ".kr-copy-"
 # What lies in the folder of all our state, and in that of a store wherever it was moved to.
 _STATE_MARKS: Final = (("registry.id", "registry.sqlite"), ("state.sqlite", "vault"))
 RUNNING_MAX: Final = 64
@@ -198,7 +198,7 @@ class Shelf:
 
         Raises :class:`SourceRefused` when the bytes are not those of ``sha256`` or change meanwhile; nothing is left.
         """
-        name = f"{_COPY_PREFIX}{uuid.uuid4()}"
+        name = f"{COPY_PREFIX}{uuid.uuid4()}"
         with Folders(self.vault_fd) as folders:
             try:
                 folder = folders.make(self.path)
@@ -234,7 +234,7 @@ class Shelf:
     def _remove_leftovers(self, folder: int) -> None:
         """What a copy that a crash cut short left: only one copy of a request is under way at a time."""
         for entry in files.list_folder(folder, at="upload.list"):
-            if entry.name.startswith(_COPY_PREFIX) and entry.kind == "file":
+            if entry.name.startswith(COPY_PREFIX) and entry.kind == "file":
                 files.unlink(folder, entry.name, at="upload.unlink")
 
 

@@ -17,10 +17,10 @@ from storage.state.uploads import Upload
 def attached(
     context: OperationContext, arguments: Sequence[EvidenceArgument], *, field: str = "attachments"
 ) -> tuple[EvidenceCitation, ...]:
-    """The citations that the arguments stand for, completed from the source's own descriptor.
+    """The citations that the arguments of a field stand for, completed from the source's own descriptor.
 
     A finished upload may be cited as well as a source that a record cites already. Raises ``EvidenceInvalid`` for a
-    file that nothing in this partition retains under that hash. ``field`` is the argument's name, for refusals.
+    file that nothing in this partition retains under that hash.
     """
     return tuple(_citation(context, argument, f"{field}[{index}]") for index, argument in enumerate(arguments))
 
@@ -36,18 +36,17 @@ def unverified(
         if verdict is None or root is None or not (verdict.problem or unchanged(citation, verdict, root)):
             missing.append(citation)
         elif verdict.problem is not None:
-            raise EvidenceInvalid(
-                f"{field}[{index}]: {verdict.message}", field=f"{field}[{index}]", reason=verdict.problem
-            )
+            place = f"{field}[{index}]"
+            raise EvidenceInvalid(f"{place}: {verdict.message}", field=place, reason=verdict.problem)
     return tuple(missing)
 
 
-def _citation(context: OperationContext, argument: EvidenceArgument, field: str) -> EvidenceCitation:
+def _citation(context: OperationContext, argument: EvidenceArgument, place: str) -> EvidenceCitation:
     descriptor = _descriptor(context, argument)
     if descriptor is None:
         raise EvidenceInvalid(
-            f"{field} names no source that is retained here under this hash; retain it with knowledge_attach first.",
-            field=field,
+            f"{place} names no source that is retained here under this hash.",
+            field=place,
             reason="not_retained",
         )
     return EvidenceCitation(

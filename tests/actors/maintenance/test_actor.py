@@ -36,7 +36,7 @@ ANSWERS: dict[str, JsonObject] = {
     "merge": {"more": False},
     "report": {
         "duplicates": [["a", "b"]], "duplicatesTotal": 1, "uncited": [], "uncitedTotal": 0,
-        "entries": 9, "entriesLimit": 10,
+        "unfinished": ["r-1"], "unfinishedTotal": 1, "unfinishedBytes": 7, "entries": 9, "entriesLimit": 10,
     },
     "database": {"sound": True, "texts": 1, "textBytes": 2, "databaseBytes": 3, "walBytes": 4},
     "repository": {"sound": True, "index": "current", "packed": False},

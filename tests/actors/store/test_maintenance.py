@@ -37,6 +37,7 @@ from storage.audit import StoreAudit
 from storage.evidence import VerdictCache, verify
 from storage.state import history, upkeep
 from storage.state.connection import StorageCorrupt
+from tests.kit.sources import chunk, upload_id
 from tests.kit.store import (
     GROUP_PARTITION,
     Desk,
@@ -453,6 +454,32 @@ def test_a_source_that_nobody_cites_is_listed_by_its_request_and_never_removed(d
     assert (answer["uncited"], answer["uncitedTotal"]) == ([old], 1)
     assert (desk.folder() / "artifacts" / old / "secret plan.txt").exists()
     assert "secret" not in str(answer)
+
+
+def test_an_upload_that_received_nothing_for_a_day_is_listed_and_may_go_on(desk: Desk) -> None:
+    for number in (1, 2, 3):
+        desk.call("attach", chunk(number, 0, b"secret text"))
+    desk.call("attach", chunk(3, 11, b"", final=True))
+    desk.now_ms += 24 * 3_600_000
+    desk.call("attach", chunk(2, 11, b", more"))
+    answer = run(desk, Report())
+    assert (answer["unfinished"], answer["unfinishedTotal"], answer["unfinishedBytes"]) == ([upload_id(1)], 1, 11)
+    assert "secret" not in str(answer)
+    assert desk.call("attach", chunk(1, 11, b"", final=True))["evidence"]
+    assert run(desk, Report())["unfinishedTotal"] == 0
+
+
+def test_what_a_crash_left_of_a_copy_or_an_upload_is_listed_as_a_source_that_nothing_cites(desk: Desk) -> None:
+    left = write_note(desk.folder(), f"artifacts/{request_id(503)}/.kr-copy-{request_id(504)}", "half")
+    lost = write_note(desk.folder(), f"artifacts/{request_id(505)}/.kr-upload", "its row was lost with the power")
+    desk.call("attach", chunk(1, 0, b"its row is there"))
+    begun = desk.folder() / "artifacts" / upload_id(1) / ".kr-upload"
+    for path in (left, lost, begun):
+        os.utime(path, (0, 0))
+    answer = run(desk, Report())
+    assert (answer["uncited"], answer["uncitedTotal"]) == ([request_id(503), request_id(505)], 2)
+    assert left.exists()
+    assert lost.exists()
 
 
 def test_a_report_says_how_full_the_partition_is(desk: Desk) -> None:
