@@ -181,7 +181,9 @@ def test_a_revocation_after_a_lane_crashed_inside_its_commit_waits_for_the_recov
         assert len(rows) == 1, "committed before end_run returned, and finished by the recovery"
 
 
-@pytest.mark.parametrize("helper", ["indexer", "evidence verifier", "file sync", "git queue", "watcher"])
+@pytest.mark.parametrize(
+    "helper", ["indexer", "evidence verifier", "source keeper", "file sync", "git queue", "watcher"]
+)
 def test_a_helper_that_crashes_is_started_again_and_the_lane_lives_on(tmp_path: Path, helper: str) -> None:
     with open_bridge(tmp_path) as bridge:
         remember(bridge, "A fact about the harbor.", 1)

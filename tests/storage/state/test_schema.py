@@ -1,0 +1,94 @@
+"""state.sqlite of an older format is brought forward, with a copy beside it, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import apsw
+import pytest
+
+from messages.errors import StorageError
+from storage import faults
+from storage.layout import StoreLayout
+from storage.state.schema import SCHEMA_VERSION
+from tests.kit.sources import attach, descriptor
+from tests.kit.store import Desk, copy_store
+
+
+@pytest.fixture
+def older(made_store: StoreLayout, tmp_path: Path) -> StoreLayout:
+    """A store of format 1 with two claims."""
+    layout = copy_store(made_store, tmp_path / "store")
+    desk = Desk(layout)
+    desk.remember("One.", "Two.")
+    desk.close()
+    connection = apsw.Connection(str(layout.state_database))
+    connection.execute("DROP TABLE upload; DROP INDEX citation_by_sha256; PRAGMA user_version = 1")
+    connection.close()
+    return layout
+
+
+def tables(path: Path) -> list[str]:
+    connection = apsw.Connection(str(path))
+    try:
+        rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")
+        return [f"{name}: {' '.join(str(sql).replace('IF NOT EXISTS ', '').split())}" for name, sql in rows]
+    finally:
+        connection.close()
+
+
+def version(path: Path) -> object:
+    connection = apsw.Connection(str(path))
+    try:
+        return connection.execute("PRAGMA user_version").fetchall()[0][0]
+    finally:
+        connection.close()
+
+
+def test_an_older_store_is_brought_forward_with_all_it_holds_and_a_copy_of_its_database_is_kept(
+    older: StoreLayout,
+) -> None:
+    desk = Desk(older)
+    try:
+        assert desk.call("records")["total"] == 2
+        assert attach(desk, 1, b"text") == descriptor(1, b"text")
+    finally:
+        desk.close()
+    assert version(older.state_database) == SCHEMA_VERSION
+    copy = older.root / "state.sqlite.format-1"
+    assert version(copy) == 1
+    assert not any(row.startswith("upload:") for row in tables(copy))
+
+
+def test_an_older_and_a_new_store_have_the_same_tables(older: StoreLayout, made_store: StoreLayout) -> None:
+    desk = Desk(older)
+    desk.call("status")
+    desk.close()
+    assert tables(older.state_database) == tables(made_store.state_database)
+
+
+@pytest.mark.parametrize(
+    "point", ["schema.copy.stage", "schema.copy.sync", "schema.copy.place", "schema.forward.begin"]
+)
+def test_a_failure_on_the_way_changes_nothing_and_the_next_opening_tries_again(older: StoreLayout, point: str) -> None:
+    def full(reached: str) -> None:
+        if reached == point:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with faults.installed(full), pytest.raises(StorageError):
+        Desk(older).call("status")
+    assert version(older.state_database) == 1
+    desk = Desk(older)
+    assert desk.call("records")["total"] == 2
+    desk.close()
+    assert version(older.state_database) == SCHEMA_VERSION
+
+
+def test_a_store_of_this_format_is_not_copied(made_store: StoreLayout, tmp_path: Path) -> None:
+    layout = copy_store(made_store, tmp_path / "store")
+    desk = Desk(layout)
+    desk.call("status")
+    desk.close()
+    assert not list(layout.root.glob("*.format-*"))
