@@ -34,6 +34,7 @@ from messages.errors import (
     DeadlineExceeded,
     IndexUnavailable,
     InternalError,
+    Stopping,
     StorageError,
     StoreUnavailable,
 )
@@ -187,6 +188,8 @@ class EvidenceVerifier(GuardedActor):
             files.close(root)
 
     def _check(self, envelope: Envelope) -> None:
+        if self._inbox.leaving():
+            raise Stopping("The store is stopping; nothing was done with the evidence.")
         if envelope.cancellation.requested:
             raise Cancelled("The caller cancelled the request.")
         if envelope.deadline.passed(self.context.clock.monotonic):

@@ -23,6 +23,7 @@ from messages.errors import (
     InternalError,
     InvalidArgument,
     KnowledgeError,
+    Stopping,
     StorageError,
     StoreUnavailable,
 )
@@ -55,6 +56,8 @@ class SourceKeeper(GuardedActor):
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         def check() -> None:
+            if self._inbox.leaving():
+                raise Stopping("The store is stopping; repeat the identical call when it is there again.")
             if envelope.cancellation.requested:
                 raise Cancelled("The caller cancelled the upload; what was received stays.")
             if envelope.deadline.passed(self.context.clock.monotonic):

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from pykka._envelope import Envelope as PykkaEnvelope
 
-from actors.supervision._messages import Control, Envelope, Idle
+from actors.supervision._messages import Control, Drain, Envelope, Finish, ForeignStop, Idle
 from actors.supervision._reply import Phase
 from actors.supervision._settings import InboxLimits
 from messages.errors import Busy, KnowledgeError, LimitExceeded
@@ -212,6 +212,11 @@ class Inbox:
     @property
     def closed(self) -> bool:
         return self._closed
+
+    def leaving(self) -> bool:
+        """Whether the actor was told to end, and has only not come to it: long work in hand is given up."""
+        with self._condition:
+            return self._closed or any(isinstance(message, Drain | Finish | ForeignStop) for message in self._control)
 
     # --- taking out: the actor's thread -----------------------------------------------------------------------
 

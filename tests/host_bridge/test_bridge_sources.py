@@ -15,6 +15,7 @@ from messages.audience import Audience, OwnerPrivate
 from messages.errors import KnowledgeError, RequestIdReused
 from messages.json_types import JsonObject
 from storage import faults
+from tests.kit.actors import eventually
 from tests.kit.leaks import nothing_left
 from tests.kit.sources import CHUNK, chunk, chunks, descriptor, digest, upload_id
 from tests.kit.store import GROUP, MAIN, failure, only_store, open_bridge, remember, request_id, stores
@@ -200,6 +201,43 @@ def test_a_conversation_and_a_host_without_a_workspace_attach_no_file(tmp_path: 
         assert failure(bridge, "attach_file", call).fields["reason"] == "no_workspace"
     with open_bridge(tmp_path, f"workspace: {tmp_path}\n") as bridge:
         assert failure(bridge, "attach_file", call, GROUP).code == "denied"
+
+
+@pytest.mark.parametrize(("tool", "helper", "point"), [
+    ("attach_file", "source keeper", "upload.write"), ("save_page", "evidence verifier", "evidence.read"),
+])  # fmt: skip
+def test_a_stop_does_not_wait_for_a_large_original_and_leaves_nothing_of_a_copy(
+    tmp_path: Path, tool: str, helper: str, point: str
+) -> None:
+    sha256 = sparse(tmp_path / "big.bin", 64 * MIB)
+    attached: JsonObject = {
+        "requestId": upload_id(1), "filePath": "big.bin", "sha256": sha256, "filename": "big.bin",
+        "attribution": "Alex",
+    }  # fmt: skip
+    page: JsonObject = {"requestId": request_id(1), "title": "Big", "type": "project", "body": ""}
+    watch = Watch((point,))
+    found: list[KnowledgeError] = []
+    with open_bridge(tmp_path / "state", f"workspace: {tmp_path}\n") as bridge:
+        remember(bridge, "One.", 50)
+        if tool == "save_page":
+            page["attachments"] = [bridge.call("knowledge_attach_file", attached, MAIN)["evidence"]]
+        [store] = stores(tmp_path / "state")
+        inbox = bridge._runtime._tree.handle(f"store {store.name}/helpers/{helper}")._slot.inbox
+        arguments = attached if tool == "attach_file" else page
+        caller = threading.Thread(target=lambda: found.append(failure(bridge, tool, arguments)))
+        closer = threading.Thread(target=lambda: bridge.close(drain_seconds=0.05))
+        with faults.installed(watch):
+            caller.start()
+            assert watch.middle.wait(60)
+            closer.start()
+            eventually(inbox.leaving)
+            watch.go_on.set()
+            closer.join()  # raises, and fails the test, if an actor is stuck
+            caller.join()
+    assert watch.pieces <= 10
+    assert [error.code for error in found] == ["stopping"]
+    artifacts = only_store(tmp_path / "state").vault / "private" / "artifacts"
+    assert list(artifacts.rglob(".kr-*")) == []
 
 
 # --- large originals --------------------------------------------------------------------------------------------------
