@@ -85,7 +85,10 @@ def put(db: Database, partition: Partition, upload: Upload) -> None:
 def descriptors(db: Database, partition: Partition, path: str, sha256: str) -> Sequence[Upload]:
     """The uploads that were answered with this retained file, the first one first."""
     rows = db.query(
-        f"{_UPLOADS} AND u.sha256 = ? AND u.path = ? ORDER BY u.at, u.request_id", (partition.key, sha256, path)
+        # Left alone, SQLite walks all uploads of the partition.
+        f"SELECT {_COLUMNS} FROM upload u INDEXED BY upload_retained JOIN partition p ON p.id = u.partition "
+        "WHERE p.key = ? AND u.sha256 = ? AND u.path = ? AND u.path IS NOT NULL ORDER BY u.at, u.request_id",
+        (partition.key, sha256, path),
     )
     return [_upload(row) for row in rows]
 

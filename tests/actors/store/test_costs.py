@@ -11,6 +11,7 @@ import pytest
 
 from storage import faults
 from storage.layout import StoreLayout
+from tests.kit.sources import attach, chunk
 from tests.kit.store import Desk, claim_file, make_store, page_file, remembering, request_id, write_notes
 
 QUICK, FULL = (30, 300), (300, 3_000)
@@ -52,6 +53,7 @@ def desks(opened: list[Desk]) -> list[Desk]:
         desk.call("grep", {"query": "warm"})
         desk.call("lookup", {"query": "Page 2"})
         desk.call("status")
+        attach(desk, next(NUMBERS), b"the same bytes")
     return opened
 
 
@@ -77,6 +79,8 @@ ACTIONS: dict[str, Callable[[Desk], object]] = {
         {"text": "Harbor number2 is open.", "kind": "fact", "subject": "page-2"}
     ),
     "save a page": lambda desk: desk.page(f"New page {next(NUMBERS):06}"),
+    "attach an original": lambda desk: attach(desk, number := next(NUMBERS), f"original {number}".encode()),
+    "attach an original again": lambda desk: attach(desk, next(NUMBERS), b"the same bytes"),
     "look a title up": lambda desk: desk.call("lookup", {"query": "Page 2"}),
     "search one word": lambda desk: desk.call("grep", {"query": "number7"}),
     "search a common word": lambda desk: desk.call("grep", {"query": "harbor"}),
@@ -102,6 +106,15 @@ def test_a_write_has_one_durable_commit_and_syncs_no_file(desks: list[Desk], nam
         assert found["settle.commit"] == 1
         assert [point for point in found if point.startswith("sync.") or "fsync" in point] == []
         assert [point for point in found if point.endswith(".checkpoint")] == []
+
+
+def test_a_chunk_of_an_original_is_one_sync_and_a_commit_without_one(desks: list[Desk]) -> None:
+    number = next(NUMBERS)
+    for desk in desks:
+        desk.call("attach", chunk(number, 0, b"one"))
+        found = costs(desk, lambda desk: desk.call("attach", chunk(number, 3, b"two")))
+        assert (found["upload.sync"], found["upload.commit"]) == (1, 1)
+        assert [point for point in found if point.endswith(".commit")] == ["upload.commit"]
 
 
 def test_a_batch_of_twenty_is_one_durable_commit_and_looks_at_each_file_once(desks: list[Desk]) -> None:
