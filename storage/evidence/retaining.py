@@ -160,6 +160,16 @@ class Shelf:
             replace.move(can, folder, staged.name, folder, name, at="upload.place")
             files.fsync(folder, at="upload.sync")
 
+    def mend(self, name: str) -> None:
+        """Where a crash came between the two steps of giving a received file its ``name``, take the second one.
+
+        Only a file system that cannot rename without replacing needs two (:func:`storage.vault.replace.move`).
+        """
+        received, named = self._status(PARTIAL_NAME), self._status(name)
+        if received is not None and named is not None and os.path.samestat(received, named):
+            with Folders(self.vault_fd) as folders:
+                files.unlink(folders.open(self.path), PARTIAL_NAME, at="upload.unlink")
+
     def discard(self, name: str) -> None:
         """Remove a file that was received in vain, and the folder if it is empty then. Never raises ``OSError``.
 

@@ -29,7 +29,6 @@ def attach(context: OperationContext, request: AttachRequest) -> Outcome:
         if found.path is None:
             upload = _as_on_disk(context, found)
     chunk = request.chunk
-    end = request.offset + len(chunk)
     if request.offset > upload.received:
         raise InvalidArgument(
             f"offset leaves a gap: {upload.received} bytes were received. Go on there.",
@@ -44,7 +43,8 @@ def attach(context: OperationContext, request: AttachRequest) -> Outcome:
     else:
         _require_repeat(context, request, upload, chunk)
         if request.final and upload.size is None:
-            upload = _note(context, replace(upload, size=end), request)
+            # Nothing is added, but what a failed write left behind these bytes is cut off.
+            upload = _take(context, request, upload, b"")
     if not request.final:
         return received_response(upload.received)
     return _end(context, upload)
@@ -88,6 +88,8 @@ def _as_on_disk(context: OperationContext, upload: Upload) -> Upload:
     """The upload as its file is: what somebody took away from it has to be sent again."""
     shelf = shelf_of(context, upload.request_id)
     with reported("look at the received bytes"):
+        if upload.size is not None:
+            shelf.mend(final_name(upload))
         size = shelf.size_of(PARTIAL_NAME)
         if size is None and upload.size is not None:
             size = shelf.size_of(final_name(upload))
@@ -97,25 +99,20 @@ def _as_on_disk(context: OperationContext, upload: Upload) -> Upload:
 
 
 def _take(context: OperationContext, request: AttachRequest, upload: Upload, chunk: bytes) -> Upload:
-    """Write a new chunk behind what was received, synced, and note it."""
+    """Write a new chunk behind what was received, synced, and commit how far the upload has come."""
     _require_writable(context, request)
     with reported("keep the chunk"):
         try:
-            shelf_of(context, request.request_id).write_chunk(chunk, request.offset)
+            shelf_of(context, request.request_id).write_chunk(chunk, upload.received)
         except UnsafeFile as unsafe:
             raise InvalidArgument(
                 "The received file was replaced by something that is no plain file; begin anew with a new requestId.",
                 field="requestId",
                 reason=unsafe.reason,
             ) from None
-    end = request.offset + len(chunk)
-    return _note(context, replace(upload, received=end, size=end if request.final else None), request)
-
-
-def _note(context: OperationContext, upload: Upload, request: AttachRequest) -> Upload:
-    """Commit how far the upload has come, if the right to save still stands."""
-    _require_writable(context, request)
-    noted = replace(upload, at=context.now_ms * 1_000_000)
+    end = upload.received + len(chunk)
+    size = end if request.final else None
+    noted = replace(upload, received=end, size=size, at=context.now_ms * 1_000_000)
     publisher = context.session.store.publisher
     note(publisher, context.partition, noted, fence=context.fence(), check=context.check)
     return noted

@@ -366,6 +366,23 @@ def test_a_full_disk_at_a_later_chunk_keeps_what_was_received(desk: Desk, point:
     assert desk.call("attach", chunk(1, 7, TEXT[7:], final=True)) == {"evidence": descriptor(1, TEXT)}
 
 
+def test_what_a_failed_write_left_is_no_part_of_an_upload_that_is_ended_before_it(desk: Desk) -> None:
+    desk.call("attach", chunk(1, 0, TEXT))
+    with failing("upload.write.after"):
+        desk.fails("attach", chunk(1, len(TEXT), b"lost"))
+    assert desk.call("attach", chunk(1, 0, TEXT, final=True)) == {"evidence": descriptor(1, TEXT)}
+
+
+def test_a_crash_between_the_two_names_of_a_file_system_without_exclusive_renames_is_mended(desk: Desk) -> None:
+    desk.call("attach", chunk(1, 0, TEXT))
+    last = chunk(1, len(TEXT), b"", final=True)
+    with failing("upload.read", errno.EIO):
+        desk.fails("attach", last)
+    (folder(desk, 1) / "notes.txt").hardlink_to(folder(desk, 1) / ".kr-upload")
+    assert desk.call("attach", last) == {"evidence": descriptor(1, TEXT)}
+    assert left(desk) == [f"{upload_id(1)}/notes.txt"]
+
+
 @pytest.mark.parametrize("point", ["upload.read", "upload.place", "retain.begin"])
 def test_a_failure_at_the_end_of_an_upload_is_mended_by_repeating_the_last_chunk(desk: Desk, point: str) -> None:
     desk.call("attach", chunk(1, 0, TEXT[:5]))
