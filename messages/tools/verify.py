@@ -64,13 +64,16 @@ class VerifyRequest(ToolRequest):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One aspect of a record: how many things were looked at, where they are counted, and what is wrong."""
+    """One aspect of a record: what is wrong, how many things there are, where they are counted, and how many of them
+    were too many to look at."""
 
     problems: Sequence[JsonObject] = ()
-    looked_at: int = 0
+    total: int = 0
+    unchecked: int = 0
 
     def to_json(self, shown: int) -> JsonObject:
-        members: JsonObject = {"checked": self.looked_at} if self.looked_at else {}
+        counts = {"checked": self.total - self.unchecked, "unchecked": self.unchecked}
+        members: JsonObject = {name: number for name, number in counts.items() if number}
         if self.problems:
             members["problems"] = list(self.problems[:shown])
         if len(self.problems) > shown:
@@ -111,12 +114,13 @@ class VerifiedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedLink:
-    """One expected link. ``reason`` says which record is missing or ambiguous, where it is not the link itself."""
+    """One expected link. ``reason`` says which record is missing or ambiguous, or that a ``link`` of the text could
+    mean this record or another."""
 
     source: str
     target: str
     state: LinkPresence
-    reason: Literal["from", "to"] | None = None
+    reason: Literal["from", "to", "link"] | None = None
 
     def to_json(self) -> JsonObject:
         row: JsonObject = {"from": self.source, "to": self.target, "state": self.state}

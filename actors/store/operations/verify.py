@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from actors.store.needs import CitationKey, NeedEvidence
 from actors.store.operations.context import OperationContext, Outcome
-from actors.store.operations.link_targets import BROKEN, LinkTarget, link_targets
+from actors.store.operations.link_targets import AuthoredLinks
 from actors.store.operations.recall import recall_findings
 from actors.store.operations.validity import judged_beside_others
 from messages.errors import SnapshotChanged
@@ -22,7 +22,7 @@ from messages.tools.verify import LinkPresence, RecordState
 from storage.records import EvidenceCitation, Finding, ParsedRecord
 from storage.state.catalogue_reader import Entry
 
-BODY_UNITS_PER_CALL: Final = 1_000_000
+BODY_UNITS_PER_CALL: Final = 250_000
 """Text whose links one call parses on the lane, in UTF-16 units; a single longer record is still verified."""
 CITATIONS_PER_CALL: Final = 200
 """Citations that one call verifies; a single record with more is still verified whole."""
@@ -36,7 +36,7 @@ class _Desk:
 
     context: OperationContext
     _parsed: dict[int, ParsedRecord] = field(default_factory=dict)
-    _links: dict[int, Sequence[LinkTarget]] = field(default_factory=dict)
+    _links: dict[int, AuthoredLinks] = field(default_factory=dict)
 
     def parsed(self, entry: Entry) -> ParsedRecord:
         found = self._parsed.get(entry.row)
@@ -44,10 +44,10 @@ class _Desk:
             found = self._parsed[entry.row] = self.context.session.parsed(entry)
         return found
 
-    def links(self, entry: Entry) -> Sequence[LinkTarget]:
+    def links(self, entry: Entry) -> AuthoredLinks:
         found = self._links.get(entry.row)
         if found is None:
-            found = self._links[entry.row] = link_targets(self.context, entry, self.parsed(entry).record)
+            found = self._links[entry.row] = AuthoredLinks.of(self.context, entry, self.parsed(entry).record)
         return found
 
 
@@ -109,20 +109,21 @@ def _record(desk: _Desk, record_id: str) -> VerifiedRecord:
         *judged_beside_others(desk.context, entry, parsed.record),
         *recall_findings(desk.context, entry, parsed.record),
     ]
-    targets = desk.links(entry)
+    links = desk.links(entry).follow()
     redirect = _redirect(desk.context, entry)
     aspects = {
         "schema": Checked([_shown(finding) for finding in parsed.findings]),
         "ontology": Checked([_shown(finding) for finding in ontology]),
         "evidence": Checked(_evidence_problems(desk.context, parsed), len(parsed.record.evidence)),
         "links": Checked(
-            [{"state": link.leads, "at": link.at, "target": link.target} for link in targets if link.leads in BROKEN],
-            len(targets),
+            [{"state": link.fault, "at": link.at, "target": link.target} for link in links.faulty],
+            links.total,
+            links.unchecked,
         ),
         "duplicates": Checked([{"id": other} for other in _repeats(desk.context, entry)]),
     }
     wrong = any(finding.severity == "error" for finding in (*parsed.findings, *ontology)) or any(
-        aspects[name].problems for name in ("evidence", "links", "duplicates")
+        aspects[name].problems or aspects[name].unchecked for name in ("evidence", "links", "duplicates")
     )
     broken = redirect is not None and redirect["leadsTo"] is None
     state: RecordState = "problems" if wrong or broken else "ok"
@@ -180,15 +181,23 @@ def _link(desk: _Desk, link: ExpectedLink) -> VerifiedLink:
     catalogue = desk.context.catalogue
     sources, targets = catalogue.by_id(link.from_id), catalogue.by_id(link.to_id)
 
-    def verdict(state: LinkPresence, reason: Literal["from", "to"] | None = None) -> VerifiedLink:
+    def verdict(state: LinkPresence, reason: Literal["from", "to", "link"] | None = None) -> VerifiedLink:
         return VerifiedLink(source=link.from_id, target=link.to_id, state=state, reason=reason)
 
     if len(sources) > 1 or len(targets) > 1:
         return verdict("ambiguous", "from" if len(sources) > 1 else "to")
     if not sources or not targets:
         return verdict("missing", "to" if sources else "from")
-    wanted = catalogue.follow_merges(targets[0])
-    if wanted is None:
+    end = catalogue.follow_merges(targets[0])
+    if end is None:
         return verdict("missing", "to")
-    led_to = (target.entry.id for target in desk.links(sources[0]) if target.entry is not None and not target.embed)
-    return verdict("present" if wanted.id in led_to else "missing")
+    same = [end, targets[0], *(catalogue.one(record_id) for record_id in catalogue.merged_away(end.id))]
+    bearers = [entry for entry in same if entry is not None]
+    records = [desk.parsed(entry).record for entry in bearers]
+    match desk.links(sources[0]).lead_to(end, records, [entry.path for entry in bearers]):
+        case "yes":
+            return verdict("present")
+        case "no":
+            return verdict("missing")
+        case "unclear":
+            return verdict("ambiguous", "link")

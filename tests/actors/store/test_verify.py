@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors.store.operations import link_targets
 from actors.store.operations import verify as operation
 from messages.errors import InvalidArgument, LimitExceeded, SnapshotChanged
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import json_bytes
+from storage import faults
 from tests.kit.store import (
     GROUP_PARTITION,
     Desk,
@@ -261,6 +264,22 @@ def test_an_expected_link_is_ambiguous_when_either_id_is_borne_by_several_files(
     assert link(desk, "twice", "a") == ("ambiguous", "from")
 
 
+def test_an_expected_link_is_present_by_title_alias_or_file_name_and_ambiguous_where_that_means_several(
+    desk: Desk,
+) -> None:
+    page = desk.page("Garden Pilot", aliases=["The Pilot"])
+    for number, written in enumerate(["garden pilot", "The Pilot", "garden-pilot"]):
+        note(desk, f"n{number}", f"[[{written}]]\n")
+        assert link(desk, f"n{number}", page["id"]) == ("present", None)
+    shed = desk.page("Shed")
+    note(desk, "s", "[[Shed]]\n")
+    assert link(desk, "s", shed["id"]) == ("present", None)
+    desk.page("Shed", body="Another.", allowSameTitle=True)
+    assert link(desk, "s", shed["id"]) == ("ambiguous", "link")
+    note(desk, "s", f"[[Shed]] [[{shed['id']}]]\n")
+    assert link(desk, "s", shed["id"]) == ("present", None)
+
+
 def test_an_expected_link_of_or_to_a_record_that_is_not_there_is_missing(desk: Desk) -> None:
     note(desk, "a", "[[gone]]\n")
     assert link(desk, "a", "gone") == ("missing", "to")
@@ -327,9 +346,42 @@ def test_one_call_looks_at_a_bounded_amount_of_text_and_of_evidence(
     monkeypatch.setattr(operation, "BODY_UNITS_PER_CALL", 10)
     assert paged(desk, {"ids": ids}) == (ids, [], 4)
     claims: list[JsonValue] = [items_of(desk.remember(f"Fact {number}."))[0]["id"] for number in range(3)]
-    monkeypatch.setattr(operation, "BODY_UNITS_PER_CALL", 1_000_000)
+    monkeypatch.setattr(operation, "BODY_UNITS_PER_CALL", 250_000)
     monkeypatch.setattr(operation, "CITATIONS_PER_CALL", 2)
     assert paged(desk, {"ids": claims}) == (claims, [], 2)
+
+
+def test_a_text_with_too_many_targets_is_not_called_ok_and_says_how_many_were_left(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_targets, "TARGETS_FOLLOWED_MAX", 2)
+    note(desk, "a")
+    note(desk, "from", "[[a]] [[from]] [[a]] [b](a.md) [c](https://example.org)\n")
+    row = one(desk, "from")
+    assert (row["state"], row["links"]) == ("problems", {"checked": 3, "unchecked": 2})
+    assert link(desk, "from", "a") == ("present", None)
+
+
+def test_a_link_to_a_file_reads_no_folder(desk: Desk) -> None:
+    """A vault may have thousands of files in a folder, and a text thousands of links into it."""
+    write_note(desk.folder(), "files/plan.pdf", "bytes")
+    note(desk, "from", "[a](../files/plan.pdf) [b](../files/none.pdf) [c](../files)\n")
+    desk.partition()
+    points: list[str] = []
+    with faults.installed(points.append):
+        row = one(desk, "from")
+    assert [found["target"] for found in problems(row, "links")] == ["files/none.pdf"]
+    assert [point for point in points if "list" in point] == []
+    assert points.count("linked.stat") == 3
+
+
+def test_a_symbolic_link_in_the_vault_is_not_followed(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("secret", "utf-8")
+    write_note(desk.folder(), "files/there.txt", "bytes")
+    (desk.folder() / "files" / "out.txt").symlink_to(tmp_path / "secret.txt")
+    (desk.folder() / "away").symlink_to(tmp_path)
+    note(desk, "from", "[a](../files/out.txt) [b](../away/secret.txt) [c](../files/there.txt)\n")
+    assert [found["target"] for found in problems(one(desk, "from"), "links")] == ["files/out.txt", "away/secret.txt"]
 
 
 def test_a_snapshot_that_changed_is_refused(desk: Desk) -> None:
