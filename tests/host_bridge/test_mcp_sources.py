@@ -10,7 +10,7 @@ import pytest
 
 from host_bridge.mcp import McpHost
 from messages.json_types import JsonObject
-from tests.host_bridge.test_mcp import Served
+from tests.host_bridge.mcp_session import Served
 from tests.kit.leaks import nothing_left
 from tests.kit.sources import ATTRIBUTION, chunk, descriptor, digest, upload_id
 from tests.kit.store import open_bridge, request_id

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from messages.json_types import JsonObject, JsonValue
@@ -24,6 +23,7 @@ from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
 from storage.state.page_graph import PageGraph, is_current_page
 from storage.state.schema import create_schema
+from tests.kit.formats import make_format_1
 from tests.kit.store import (
     GROUP_PARTITION,
     Desk,
@@ -290,7 +290,7 @@ def test_a_catalogue_of_the_earlier_version_is_made_anew_from_the_files(
     before = desk.call("records", {"lifecycle": "all"}), desk.call("history")
     assert desk.call("grep", {"query": "Atlas"})["total"] == 1
     desk.close()
-    with_version_1(desk.layout.state_database)
+    make_format_1(desk.layout.state_database)
     session = desk.partition()
     assert assert_kept(session.catalogue.database, session.catalogue, texts_of(session)) == 2
     assert (desk.call("records", {"lifecycle": "all"}), desk.call("history")) == before
@@ -302,23 +302,12 @@ def test_a_catalogue_of_the_earlier_version_is_made_anew_from_the_files(
     desk.close()
 
 
-def with_version_1(path: Path) -> None:
-    """Make the database what the version before wrote: without uploads, links and degrees."""
-    connection = apsw.Connection(str(path))
-    try:
-        for table in ("page", "degree", "body_link", "upload"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute("PRAGMA user_version = 1")
-    finally:
-        connection.close()
-
-
 def test_a_stop_in_the_middle_of_making_a_catalogue_anew_begins_again(made_store: StoreLayout, tmp_path: Path) -> None:
     desk = Desk(copy_store(made_store, tmp_path / "store"))
     first = desk.page("Atlas", body="About it.")
     desk.page("Delta", body=f"[[{first['id']}]]")
     desk.close()
-    with_version_1(desk.layout.state_database)
+    make_format_1(desk.layout.state_database)
     with faults.installed(stop_at("session.judge.begin")), pytest.raises(Stopped):
         desk.partition()
     desk.close(clean=False)

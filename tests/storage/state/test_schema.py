@@ -13,6 +13,7 @@ from messages.errors import StorageError
 from storage import faults
 from storage.layout import StoreLayout
 from storage.state.schema import SCHEMA_VERSION
+from tests.kit.formats import make_format_1
 from tests.kit.sources import attach, descriptor
 from tests.kit.store import Desk, copy_store
 
@@ -24,9 +25,7 @@ def older(made_store: StoreLayout, tmp_path: Path) -> StoreLayout:
     desk = Desk(layout)
     desk.remember("One.", "Two.")
     desk.close()
-    connection = apsw.Connection(str(layout.state_database))
-    connection.execute("DROP TABLE upload; DROP INDEX citation_by_sha256; PRAGMA user_version = 1")
-    connection.close()
+    make_format_1(layout.state_database)
     return layout
 
 

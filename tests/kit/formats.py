@@ -1,0 +1,23 @@
+"""Stores as earlier versions left them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+_LATER_TABLES = ("page", "degree", "body_link", "upload")
+_LATER_INDEXES = ("citation_by_sha256",)
+
+
+def make_format_1(database: Path) -> None:
+    """Make a closed ``state.sqlite`` what format 1 was: without uploads, links and degrees."""
+    connection = apsw.Connection(str(database))
+    try:
+        for index in _LATER_INDEXES:
+            connection.execute(f"DROP INDEX {index}")
+        for table in _LATER_TABLES:
+            connection.execute(f"DROP TABLE {table}")
+        connection.execute("PRAGMA user_version = 1")
+    finally:
+        connection.close()
