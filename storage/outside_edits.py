@@ -134,6 +134,7 @@ class OutsideEdits:
         """
         batch: list[ExternalChange] = []
         size = 0
+        self._projection.forget_read()
         for done, path in enumerate(sorted(seen)):
             check()
             for change in self._changes(path, seen[path]):
@@ -174,7 +175,7 @@ class OutsideEdits:
                 self._unchanged.append((path, vouched))
             return ()
         before = None if known is None or not known.hash else known.hash
-        parsed = parse_record(data, path)
+        parsed = self._projection.read(data, path)
         if not isinstance(parsed, ParsedRecord):
             if known is not None and known.state == "record" and self._is_being_written(path):
                 # Half of a save in place: what a person means is there when their program closes the file.
@@ -228,6 +229,7 @@ class OutsideEdits:
 
     def _note(self) -> None:
         """Note the stamps of files found unchanged, and the findings on files that may not be read."""
+        self._projection.forget_read()
         if not self._unchanged and not self._refused:
             return
         db = self._publisher.db

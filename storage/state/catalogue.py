@@ -26,6 +26,7 @@ from storage.records import (
     Interval,
     ParsedRecord,
     Record,
+    content_hash,
     normalise_name,
     parse_instant,
     parse_record,
@@ -117,13 +118,25 @@ class CatalogueWriter:
 
     def __init__(self, ontology_of: Callable[[Partition], Ontology]) -> None:
         self._ontology_of = ontology_of
+        self._read: dict[str, ParsedRecord | BrokenRecord] = {}
+
+    def read(self, data: bytes, path: str) -> ParsedRecord | BrokenRecord:
+        """The record that ``data`` is; kept for the :meth:`put` that may follow, so that no file is parsed twice."""
+        found = self._read[path] = parse_record(data, path)
+        return found
+
+    def forget_read(self) -> None:
+        """Let go of what was read and not put."""
+        self._read.clear()
 
     def put(self, db: Database, partition: Partition, path: str, data: bytes, stamp: Stamp | None) -> None:
         """``path`` holds ``data`` now. Files that are no records leave no row."""
         if not is_note(path):
             return
         number = partition_row(db, partition)
-        parsed = parse_record(data, path)
+        parsed = self._read.pop(path, None)
+        if parsed is None or parsed.hash != content_hash(data):
+            parsed = parse_record(data, path)
         match parsed:
             case BrokenRecord():
                 self._forget(db, number, partition, path)

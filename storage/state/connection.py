@@ -114,6 +114,8 @@ class Database:
     def execute_many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         """Run one statement once for each row of parameters."""
         self._check_usable()
+        if not rows:
+            return
         with _typed(self.path), effect(f"{self._prefix}.statement"):
             self._connection.executemany(sql, rows)
 

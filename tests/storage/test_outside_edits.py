@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from messages.errors import DeletionsRefused, StoreUnavailable
 from messages.json_types import JsonValue
 from messages.vocabulary import PRIVATE
+from storage import outside_edits
 from storage.outside_edits import RecentLosses
+from storage.records import BrokenRecord, ParsedRecord, parse_record
+from storage.state import catalogue
 from tests.kit.store import Desk, write_note
 
 PEOPLE = 30
@@ -238,3 +243,30 @@ def _list(value: JsonValue) -> list[JsonValue]:
 
 def _rows(value: JsonValue) -> list[dict[str, JsonValue]]:
     return [row for row in _list(value) if isinstance(row, dict)]
+
+
+def test_an_edited_file_is_parsed_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = note(desk, "ann", "Ann")
+    assert listed(desk) == ["ann"]
+    parsed: list[str] = []
+
+    def parse(data: bytes, path: str) -> ParsedRecord | BrokenRecord:
+        parsed.append(path)
+        return parse_record(data, path)
+
+    for module in (catalogue, outside_edits):
+        monkeypatch.setattr(module, "parse_record", parse)
+    path.write_text(path.read_text().replace("Ann", "Anna"))
+    desk.partition()
+    assert parsed == ["people/ann.md"]
+
+
+def test_other_bytes_than_those_that_were_read_are_parsed_anew(desk: Desk) -> None:
+    path = note(desk, "ann", "Ann")
+    desk.partition()
+    projection, db = desk.session.projection, desk.session.publisher.db
+    data = path.read_bytes()
+    projection.read(data, "people/ann.md")
+    with desk.session.publisher.transaction(full=False, point="test"):
+        projection.put(db, PRIVATE, "people/ann.md", data.replace(b"Ann", b"Eve"), None)
+    assert [entry.title for entry in desk.session.partition(PRIVATE).catalogue.by_id("ann")] == ["Eve"]
