@@ -46,6 +46,44 @@ def total(home: Home, query: str) -> JsonValue:
     return home.call("grep", json.dumps({"query": query}))["total"]
 
 
+def test_a_section_moves_over_mcp(real: Home) -> None:
+    async def over_mcp() -> None:
+        command, *rest = real.command("mcp", "--profile", "full")
+        server = StdioServerParameters(command=command, args=rest, env=real.env, cwd="/")
+        async with Client(stdio_client(server), read_timeout_seconds=PATIENCE) as client:
+
+            async def call(tool: str, arguments: JsonObject) -> JsonObject:
+                result = await client.call_tool(f"knowledge_{tool}", arguments)
+                assert isinstance(result, mcp_types.CallToolResult)
+                (block,) = result.content
+                assert isinstance(block, mcp_types.TextContent)
+                answer: JsonObject = json.loads(block.text)
+                assert result.is_error is ("code" in answer)
+                return answer
+
+            page: JsonObject = {"title": "Lighthouse", "type": "project", "body": "# Opening\n\n[plan][r]\n"}
+            saved = await call("save_page", {**page, "requestId": str(uuid.uuid4())})
+            status = await call("status", {})
+            arguments: JsonObject = {
+                "requestId": str(uuid.uuid4()),
+                "expectedVaultId": status["vaultId"],
+                "expectedOntologyFingerprint": status["ontologyFingerprint"],
+                "source": {"id": saved["id"], "expectedRevision": 1, "expectedHash": saved["hash"]},
+                "sectionStart": 0,
+                "destination": json.dumps({"title": "The opening", "type": "event"}),
+                "summary": "It has a page of its own.",
+                "reason": "a test",
+            }
+            refused = await call("extract_section", {**arguments, "sectionStart": 3})
+            assert (refused["code"], refused["reason"]) == ("invalid_argument", "no_section")
+            receipt = await call("extract_section", arguments)
+            assert (receipt["id"], receipt["revision"]) == (saved["id"], 2)
+            assert await call("extract_section", arguments) == receipt
+
+    anyio.run(over_mcp)
+    assert total(real, "opening") == 2
+
+
 def test_what_one_door_saves_every_other_door_finds(real: Home) -> None:
     receipt = real.call("remember", json.dumps(remember("The lighthouse opens in May. 漢字 🐢")))
     assert isinstance(receipt["items"], list)

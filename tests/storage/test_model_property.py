@@ -129,6 +129,8 @@ _DETAILS: Final = {
     "tag": "r.path, d.tag",
     "reference": "r.path, d.role, d.target, d.position",
     "citation": "r.path, d.path, d.sha256, d.position",
+    "page": "r.path, d.path, d.file, d.degree",
+    "body_link": "r.path, d.form, d.written, (SELECT t.path FROM record t WHERE t.row = d.target)",
 }
 
 
@@ -148,6 +150,7 @@ def catalogue_of(db: Database, partition: Partition) -> dict[str, list[Row]]:
             (number,),
         ),
         "finding": db.query("SELECT path, position, code, field FROM finding WHERE partition = ?", (number,)),
+        "degree": db.query("SELECT degree, pages FROM degree WHERE partition = ?", (number,)),
     }
     for table, columns in _DETAILS.items():
         rows[table] = db.query(
@@ -176,7 +179,7 @@ class Rebuilder:
     ) -> dict[str, list[Row]]:
         self._ontology = ontology
         with self._db.transaction(full=False, point="reopen"):
-            for table in (*_DETAILS, "finding", "record", "file", "removed", "catalogue_partition"):
+            for table in (*_DETAILS, "degree", "finding", "record", "file", "removed", "catalogue_partition"):
                 self._db.execute(f"DELETE FROM {table}")
             for path, (data, stamp) in sorted(notes.items(), reverse=True):
                 if data is None:
@@ -339,6 +342,11 @@ class Run:
     def text(self) -> str:
         return " ".join(self.random.choice(WORDS) for _ in range(self.random.randint(1, 6)))
 
+    def linked_text(self) -> str:
+        """Words with links to pages that are there, that were, or that may come."""
+        links = [f"[[{self.random.choice(TITLES)}]]" for _ in range(self.random.randrange(4))]
+        return " ".join([self.text(), *links, "[t](/people/ann-example.md)"])
+
     def room(self) -> None:
         if sum(len(notes_on_disk(self.root(partition))) for partition in PARTITIONS) >= MOST_FILES:
             raise Skip
@@ -464,12 +472,12 @@ def create_page(run: Run, partition: Partition) -> None:
     more: JsonObject = {"aliases": [run.text()], "tags": [run.random.choice(WORDS)]}
     same = {"allowSameTitle": True} if run.random.random() < 0.3 else {}
     kind = run.random.choice(("person", "project", "concept"))
-    run.save(partition, "save_page", {"title": title, "type": kind, "body": run.text(), **more, **same})
+    run.save(partition, "save_page", {"title": title, "type": kind, "body": run.linked_text(), **more, **same})
 
 
 def edit_page(run: Run, partition: Partition) -> None:
     kind = run.random.choice(("person", "project"))
-    run.save(partition, "save_page", {**run.a_page(partition), "type": kind, "body": run.text()})
+    run.save(partition, "save_page", {**run.a_page(partition), "type": kind, "body": run.linked_text()})
 
 
 def edit_body(run: Run, partition: Partition) -> None:

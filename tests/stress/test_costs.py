@@ -56,15 +56,23 @@ Prepare = Callable[[Desk], ToolRequest]
 
 def first_page(desk: Desk) -> JsonObject:
     """What an agent has read of the page with the number 0."""
-    hits = desk.run(lookup(0))["hits"]
+    return page_numbered(desk, 0)
+
+
+def an_edit(desk: Desk) -> ToolRequest:
+    return rewriting(first_page(desk), f"Rewritten as {uuid.uuid4()}.")
+
+
+def page_numbered(desk: Desk, number: int) -> JsonObject:
+    """What an agent has read of a page."""
+    hits = desk.run(lookup(number))["hits"]
     assert isinstance(hits, list)
     [found] = hits
     assert isinstance(found, dict)
     return found
 
 
-def an_edit(desk: Desk) -> ToolRequest:
-    page = first_page(desk)
+def rewriting(page: JsonObject, body: str) -> ToolRequest:
     arguments: JsonObject = {
         "requestId": str(uuid.uuid4()),
         "id": page["id"],
@@ -72,7 +80,7 @@ def an_edit(desk: Desk) -> ToolRequest:
         "expectedHash": page["hash"],
         "title": page["title"],
         "type": "person",
-        "body": f"Rewritten as {uuid.uuid4()}.",
+        "body": body,
     }
     return parse_arguments("knowledge_save_page", arguments)
 
@@ -107,6 +115,40 @@ def a_batch(desk: Desk) -> ToolRequest:
     return parse_arguments("knowledge_publish_batch", arguments)
 
 
+def a_growing_edit(desk: Desk) -> ToolRequest:
+    """An edit that asks for the page's standing, and that takes away as many links as it brings."""
+    page = first_page(desk)
+    revision = page["revision"]
+    assert isinstance(revision, int)
+    others = range(1, 6) if revision % 2 else range(6, 11)
+    links = " ".join(f"[[{page_numbered(desk, number)['id']}]]" for number in others)
+    return rewriting(page, f"{links}\n\n{'x' * 12_000}{'more ' * revision}\n")
+
+
+def an_extraction(desk: Desk) -> ToolRequest:
+    """A section moves from one page to another that it links to, after both were made anew."""
+    desk.run(rewriting(page_numbered(desk, 3), "The other page.\n"))
+    other = page_numbered(desk, 3)
+    desk.run(rewriting(first_page(desk), f"[[{other['id']}]]\n\n# Section\n\n[t](https://x.y) text\n"))
+    source = first_page(desk)
+    status = desk.run(parse_arguments("knowledge_status", {}))
+    arguments: JsonObject = {
+        "requestId": str(uuid.uuid4()),
+        "expectedVaultId": status["vaultId"],
+        "expectedOntologyFingerprint": status["ontologyFingerprint"],
+        "source": fences_of(source),
+        "sectionStart": len(f"[[{other['id']}]]\n\n"),
+        "destination": fences_of(other),
+        "summary": "It moved.",
+        "reason": "a test",
+    }
+    return parse_arguments("knowledge_extract_section", arguments)
+
+
+def fences_of(page: JsonObject) -> JsonObject:
+    return {"id": page["id"], "expectedRevision": page["revision"], "expectedHash": page["hash"]}
+
+
 def a_reading(desk: Desk) -> ToolRequest:
     return parse_arguments("knowledge_record", {"id": first_page(desk)["id"]})
 
@@ -134,12 +176,16 @@ WRITES: Final[dict[str, Prepare]] = {
     "twenty claims": lambda _: remember(0, 20),
     "an edit of a page": an_edit,
     "a batch of a page and twenty claims": a_batch,
+    "a growing edit with links": a_growing_edit,
+    "an extraction": an_extraction,
 }
 CLAIMS: Final = {
     "a batch of a page and twenty claims": 21,
     "one claim": 1,
     "twenty claims": 20,
     "an edit of a page": 1,
+    "a growing edit with links": 12,
+    "an extraction": 2,
     "a lookup after an edit outside": 1,
 }
 
