@@ -9,11 +9,13 @@ Reads only, on the thread that owns the connection. Source: tools.md (Page budge
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from storage.records.links import LinkKey
 from storage.state.catalogue_reader import CatalogueReader, Entry
+from storage.state.connection import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +42,38 @@ class PageGraph:
 
     def page_of(self, link: LinkKey) -> Entry | None:
         """The current page that a link leads to now; whether it is the link's own page is the caller's to see."""
-        meant = self.meant(link)
-        return meant[0] if len(meant) == 1 else None
+        row = self.row_of(link)
+        return None if row is None else self._reader.by_row(row)
 
     def meant(self, link: LinkKey) -> Sequence[Entry]:
         """The current pages that a link could mean: it leads to one only when that is the only one.
 
         An id that several files bear means all of them, whatever they are.
         """
+        entries = (self._reader.by_row(row) for row in self._rows_meant(link))
+        return [entry for entry in entries if entry is not None]
+
+    def row_of(self, link: LinkKey) -> int | None:
+        """The row of that page. One query, but for pages that were merged into others."""
+        rows = self._rows_meant(link)
+        return rows[0] if len(rows) == 1 else None
+
+    def _rows_meant(self, link: LinkKey) -> Sequence[int]:
+        number = self._reader.number
         if link.form == "path":
-            return self._current(self._at("path", link.path))
-        bearers = self._reader.by_id(link.written)
-        if bearers:
-            return self._current(bearers) if len(bearers) == 1 else bearers
-        for candidates in (
-            (entry for _, entry in self._reader.by_names((link.name,))),
-            self._at("path", link.path),
-            self._at("file", link.path),
-        ):
-            pages = self._current(candidates)
-            if pages:
-                return pages
+            found = self._db.query(_BY_PATH, (number, link.path))
+        else:
+            found = self._db.query(_BY_ANY_NAME, (number, link.written, link.name, link.path))
+        tiers: dict[int, list[Row]] = {}
+        for tier, *candidate in found:
+            tiers.setdefault(int(tier), []).append(tuple(candidate))
+        for tier, candidates in sorted(tiers.items()):
+            if tier == _ID and len(candidates) > 1:
+                return [int(row) for row, *_ in candidates]
+            pages = {row for candidate in candidates if (row := self._current(candidate)) is not None}
+            # What an id means is settled by it, be it a page or not.
+            if pages or tier == _ID:
+                return sorted(pages)
         return []
 
     def standing(self, row: int | None) -> Standing:
@@ -80,11 +93,12 @@ class PageGraph:
 
     def linked(self, row: int, other: int) -> bool:
         """Whether one of two pages links to the other."""
-        return (
-            self._db.query_one("SELECT 1 FROM body_link WHERE row = ? AND target = ? LIMIT 1", (row, other)) is not None
-            or self._db.query_one("SELECT 1 FROM body_link WHERE row = ? AND target = ? LIMIT 1", (other, row))
-            is not None
+        found = self._db.query_one(
+            "SELECT EXISTS (SELECT 1 FROM body_link WHERE target = ?2 AND row = ?1) "
+            "OR EXISTS (SELECT 1 FROM body_link WHERE target = ?1 AND row = ?2)",
+            (row, other),
         )
+        return found is not None and bool(found[0])
 
     def neighbours(self, row: int, limit: int) -> Sequence[Entry]:
         """Up to ``limit`` current pages that this one links to or that link to it, each once, oldest first."""
@@ -108,21 +122,26 @@ class PageGraph:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _at(self, column: str, path: str) -> list[Entry]:
-        rows = self._db.query(
-            f"SELECT row FROM page WHERE partition = ? AND {column} = ? ORDER BY row", (self._reader.number, path)
-        )
-        entries = (self._reader.by_row(int(number)) for (number,) in rows)
-        return [entry for entry in entries if entry is not None]
+    def _current(self, candidate: Row) -> int | None:
+        """The row of the current page that a candidate stands for."""
+        row, current, lifecycle = candidate
+        if lifecycle != "merged":
+            return int(row) if current else None
+        entry = self._reader.by_row(int(row))
+        page = None if entry is None else self._reader.follow_merges(entry)
+        return page.row if page is not None and is_current_page(page) else None
 
-    def _current(self, candidates: Iterable[Entry]) -> list[Entry]:
-        """The distinct current pages that these stand for."""
-        found: dict[int, Entry] = {}
-        for candidate in candidates:
-            page = self._reader.follow_merges(candidate)
-            if page is not None and is_current_page(page):
-                found.setdefault(page.row, page)
-        return list(found.values())
+
+_ID: Final = 0
+_CANDIDATE: Final = "r.row, r.kind = 'page' AND r.lifecycle = 'active' AND r.valid AND NOT r.fixture, r.lifecycle FROM "
+_BY_PATH: Final = f"SELECT 2, {_CANDIDATE} page p JOIN record r ON r.row = p.row WHERE p.partition = ?1 AND p.path = ?2"
+_BY_ANY_NAME: Final = (
+    f"SELECT {_ID}, {_CANDIDATE} record r WHERE r.partition = ?1 AND r.id = ?2 "
+    f"UNION ALL SELECT 1, {_CANDIDATE} name n JOIN record r ON r.row = n.row "
+    "WHERE n.partition = ?1 AND n.normalised = ?3 AND r.kind = 'page' "
+    f"UNION ALL SELECT 2, {_CANDIDATE} page p JOIN record r ON r.row = p.row WHERE p.partition = ?1 AND p.path = ?4 "
+    f"UNION ALL SELECT 3, {_CANDIDATE} page p JOIN record r ON r.row = p.row WHERE p.partition = ?1 AND p.file = ?4"
+)
 
 
 def is_current_page(entry: Entry) -> bool:

@@ -154,16 +154,12 @@ class PageLinks:
             found[int(row), LinkKey(form, written, name, path)] = target
 
     def _decide(self, places: Mapping[_Place, int | None]) -> None:
-        for place, target in places.items():
-            self._lead(place, target)
+        """Decide where links lead now: from a current page to another one, or nowhere."""
+        current = {row: self._is_current(row) for row in {row for row, _ in places}}
+        for (row, link), known in places.items():
+            target = self._graph.row_of(link) if current[row] else None
+            self._set(row, link, known, None if target == row else target)
         self._settle()
-
-    def _lead(self, place: _Place, known: int | None) -> None:
-        """Decide where a link leads now: from a current page to another one, or nowhere."""
-        row, link = place
-        page = self._graph.page_of(link) if self._is_current(row) else None
-        target = None if page is None or page.row == row else page.row
-        self._set(row, link, known, target)
 
     def _is_current(self, row: int) -> bool:
         entry = self._reader.by_row(row)
@@ -183,6 +179,7 @@ class PageLinks:
 
     def _settle(self) -> None:
         """Apply what the changed links did to degrees."""
+        pages: Counter[int] = Counter()
         for row, difference in sorted(self._changed.items()):
             if not difference:
                 continue
@@ -190,9 +187,13 @@ class PageLinks:
                 "UPDATE page SET degree = degree + ? WHERE row = ? RETURNING degree", (difference, row)
             )
             assert changed is not None, "only pages have links"
-            self._count(int(changed[0]) - difference, -1)
-            self._count(int(changed[0]), 1)
+            degree = int(changed[0])
+            pages.update((degree,))
+            pages.subtract((degree - difference,))
         self._changed.clear()
+        for degree, difference in pages.items():
+            if difference:
+                self._count(degree, difference)
 
     def _count(self, degree: int, difference: int) -> None:
         self._db.execute(

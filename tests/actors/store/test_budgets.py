@@ -183,13 +183,16 @@ def test_the_degree_before_the_write_counts(desk: Desk) -> None:
 
 
 def test_links_in_both_directions_and_of_both_forms_count_each_page_once(desk: Desk) -> None:
-    body = " ".join(
-        (
-            "[[p0]] [[p0|again]] [p0](p0.md)", "[p1](./p1.md#part)", "[[Page number 2]]", "[[people/p3]]",
-            "![p4](p4.md)", "![of [p5](p5.md)](picture.png)", "`[[p6]]` \\[[p7]] https://x.y/p8.md",
-        )
-    )  # fmt: skip
-    surroundings(desk, linking=2, hub_body=body + "\n")
+    links = (
+        "[[p0]] [[p0|again]] [p0](p0.md)",
+        "[p1](./p1.md#part)",
+        "[[Page number 2]]",
+        "[[people/p3]]",
+        "![p4](p4.md)",
+        "![of [p5](p5.md)](picture.png)",
+        "`[[p6]]` \\[[p7]] https://x.y/p8.md",
+    )
+    surroundings(desk, linking=2, hub_body=" ".join(links) + "\n")
     rejection = insert(desk, HUB, "x" * 25_000)
     hub = page_of(rejection)["hub"]
     assert isinstance(hub, dict)
