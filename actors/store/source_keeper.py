@@ -70,7 +70,7 @@ class SourceKeeper(GuardedActor):
         match message:
             case HashUpload() | CopyFile():
                 try:
-                    vault = files.open_root(self._settings.layout.vault, at="upload.folder")
+                    vault = files.open_root(self._settings.layout.vault, at="evidence.folder")
                 except OSError as error:
                     raise StoreUnavailable("The vault's folder cannot be opened.", reason="missing") from error
                 try:

@@ -10,13 +10,11 @@ from storage.evidence.retaining import (
     PARTIAL_NAME,
     RunningHashes,
     Shelf,
-    SourceProblem,
-    SourceRefused,
     Staged,
     note,
-    open_source,
 )
 from storage.evidence.verify import EvidenceProblem, Verdict, VerdictCache, unchanged, verify
+from storage.evidence.workspace import SourceProblem, SourceRefused, open_source
 from storage.layout import excerpt_path
 
 __all__ = [

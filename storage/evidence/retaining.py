@@ -1,9 +1,8 @@
 """How a source gets into ``artifacts/<request id>/``: chunk by chunk, or copied from the host's workspace.
 
 Guarantees: what is being received lies under a staged name that nothing can cite; every byte that is acknowledged is
-synced, and so is every folder above it; a file gets its own name only when it is complete, and never over another; a
-file of the workspace is opened once, by descriptors from its root, and everything is judged on that descriptor. Memory
-does not grow with the size of a file.
+synced, and so is every folder above it; a file gets its own name only when it is complete, and never over another.
+Memory does not grow with the size of a file.
 
 Chunks are written and names given on the lane's thread; hashing and copying run on a helper's (:class:`RunningHashes`
 belongs to one thread). Errors: ``OSError``, and what ``check`` raises.
@@ -18,14 +17,14 @@ import os
 import stat
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from messages.vocabulary import Partition
 from storage import files
+from storage.evidence.workspace import SourceFile, SourceRefused
 from storage.files import CHUNK_BYTES, Stamp, UnsafeFile
 from storage.layout import STAGED_PREFIX, artifact_folder
 from storage.publication import Publisher
@@ -33,21 +32,19 @@ from storage.publication.store import Folders
 from storage.state import uploads
 from storage.state.uploads import Upload
 from storage.vault import replace
-from storage.vault.naming import Unnamed, locate
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
 FAULT_POINTS: Final = (
-    ("upload.folder", "opening a folder of the workspace, or one that has to be synced"),
     ("upload.create", "creating the file that an upload is received into"),
-    ("upload.open", "opening a file that is being received, or the file that is copied"),
+    ("upload.open", "opening a file that is being received"),
     ("upload.list", "listing the folder of a request for leftovers of a copy"),
     ("upload.write", "writing a received or copied piece"),
     ("upload.truncate", "cutting off what a failed write left behind the received bytes"),
     ("upload.sync", "syncing received bytes, or a folder that got a new name"),
     ("upload.read", "reading received bytes again, or a piece of the file that is copied"),
-    ("upload.stat", "looking at a received file, or at a folder of the workspace"),
+    ("upload.stat", "looking at a received file, or whether the copied one held still"),
     ("upload.place", "giving a complete source its name"),
     ("upload.unlink", "removing a file that was received or copied in vain"),
     ("upload.begin", "beginning the transaction that notes how far an upload has come"),
@@ -58,23 +55,7 @@ FAULT_POINTS: Final = (
 
 PARTIAL_NAME: Final = ".kr-upload"
 COPY_PREFIX: Final = ".kr-copy-"
-# What lies in the folder of all our state, and in that of a store wherever it was moved to.
-_STATE_MARKS: Final = (("registry.id", "registry.sqlite"), ("state.sqlite", "vault"))
 RUNNING_MAX: Final = 64
-
-SourceProblem: TypeAlias = Literal[
-    "outside", "missing", "symlink", "hardlink", "not_a_file", "knowledge_state", "changed", "hash_mismatch",
-    "no_workspace",
-]  # fmt: skip
-
-
-class SourceRefused(Exception):
-    """The file of the workspace cannot be retained; ``problem`` says why. Nothing was kept."""
-
-    def __init__(self, problem: SourceProblem) -> None:
-        super().__init__(problem)
-        self.problem: SourceProblem = problem
-
 
 @dataclass(frozen=True, slots=True)
 class Staged:
@@ -327,70 +308,6 @@ class RunningHashes:
         if Stamp.of(files.stat_open(fd, at="upload.stat")) != stamp or at != stamp.size:
             return None
         return Staged(name, stamp.size, digest.hexdigest(), stamp)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A regular file of the workspace with one name, open for reading."""
-
-    fd: int
-    stamp: Stamp
-
-
-@contextmanager
-def open_source(workspace: Path, path: str) -> Iterator[SourceFile]:
-    """The file that ``path`` (relative to the workspace, or absolute below it) names, open until the block ends.
-
-    Raises :class:`SourceRefused`: outside, a symbolic link below the root, a hard link, no regular file, missing, or
-    part of a state directory of ours, whose files belong to somebody's partition.
-    """
-    try:
-        # The host may have named its workspace by a link; below it there is none.
-        root = files.open_root(os.path.join(workspace, "."), at="upload.folder")
-    except OSError:
-        raise SourceRefused("no_workspace") from None
-    try:
-        try:
-            inner = locate(root, path)
-        except Unnamed as unnamed:
-            raise SourceRefused(unnamed.problem) from None
-        folder_path, name = files.split(inner)
-        try:
-            _require_foreign(root, folder_path)
-            folder = files.open_folder(root, folder_path, at="upload.folder")
-            try:
-                fd, status = files.open_file(folder, name, at="upload.open")
-            finally:
-                files.close(folder)
-        except UnsafeFile as unsafe:
-            raise SourceRefused("not_a_file" if unsafe.reason == "too_large" else _KINDS[unsafe.reason]) from None
-        except OSError:
-            raise SourceRefused("missing") from None  # it was there a moment ago
-    finally:
-        files.close(root)
-    try:
-        yield SourceFile(fd, Stamp.of(status))
-    finally:
-        files.close(fd)
-
-
-_KINDS: Final[dict[str, SourceProblem]] = {
-    "symlink": "symlink", "hardlink": "hardlink", "not_regular": "not_a_file",
-}  # fmt: skip
-
-
-def _require_foreign(root: int, folder_path: str) -> None:
-    """Refuse what lies in a state directory: its files belong to agents and partitions, whoever asks."""
-    parts = folder_path.split("/") if folder_path else []
-    for depth in range(len(parts) + 1):
-        folder = files.open_folder(root, "/".join(parts[:depth]), at="upload.folder")
-        try:
-            for marks in _STATE_MARKS:
-                if any(files.stat_entry(folder, mark, at="upload.stat") is None for mark in marks):
-                    continue
-                raise SourceRefused("knowledge_state")
-        finally:
-            files.close(folder)
 
 
 def _write_behind(folder: int, data: bytes, offset: int) -> None:

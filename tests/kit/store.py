@@ -142,7 +142,7 @@ class Desk:
                     prepared = replace(prepared, index_change=change)
                 case NeedSource(work):
                     self.needs.append("source")
-                    vault = files.open_root(self.layout.vault, at="upload.folder")
+                    vault = files.open_root(self.layout.vault, at="evidence.folder")
                     try:
                         prepared = replace(prepared, complete=self.sources.do(vault, work, self.check))
                     finally:

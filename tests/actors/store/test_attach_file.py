@@ -183,7 +183,7 @@ def test_a_folder_swapped_for_a_link_between_the_look_and_the_opening_leads_nowh
 
     def swap(point: str) -> None:
         nonlocal swapped
-        if point == "upload.stat" and not swapped:  # the path was judged a moment ago
+        if point == "workspace.stat" and not swapped:  # the path was judged a moment ago
             swapped = True
             (workspace / "reports").rename(workspace / "moved")
             (workspace / "reports").symlink_to(outside)

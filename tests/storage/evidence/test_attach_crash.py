@@ -131,7 +131,7 @@ def test_the_script_passes_every_point_of_attaching(made: StoreLayout, tmp_path:
     ]
     ours = {name.removesuffix(".after") for name in names if name.startswith(("upload.", "retain."))}
     assert ours == {
-        "upload.folder", "upload.create.open", "upload.create.write", "upload.open", "upload.list", "upload.write",
+        "upload.create.open", "upload.create.write", "upload.open", "upload.list", "upload.write",
         "upload.sync", "upload.read", "upload.stat", "upload.place", "upload.unlink", "upload.begin", "upload.commit",
         "retain.begin", "retain.commit",
     }  # fmt: skip
