@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from actors.store.lane import StoreSettings
+from actors.store.settings import StoreSettings
 from actors.store.tree import store_name, store_spec
 from actors.supervision import ActorHandle, InboxLimits, Reply, Request, Timer, Tree
 from messages.envelope import Cancellation, Deadline

@@ -18,9 +18,9 @@ from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
 from actors.directory import StoreDirectory, StoreHandle
 from actors.maintenance import MaintenanceReport, RunMaintenance
 from actors.store.caretaker import AdoptVault, FinishMove, MoveFolder, UndoMove, caretaker_name, caretaker_spec
-from actors.store.lane import StoreSettings
 from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
+from actors.store.settings import StoreSettings
 from actors.supervision import ActorHandle, Reply, Request, Tree, log_defect
 from messages.envelope import Deadline
 from messages.errors import Cancelled, DeadlineExceeded, Denied, FailedClosed, InternalError, KnowledgeError, NotFound

@@ -22,8 +22,8 @@ from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
 from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
-from actors.store.lane import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.store.messages import RunTool
+from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.supervision import (
     ROOT_SETTINGS,
     ActorHealth,

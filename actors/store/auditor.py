@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.store.lane import StoreSettings
 from actors.store.messages import LookAtFiles
+from actors.store.settings import StoreSettings
 from actors.store.upkeep import Found, LookThroughDatabase, LookThroughIndex, ReadFiles, Survey
 from actors.supervision import ActorContext, Envelope, GuardedActor
 from messages.errors import Cancelled, DeadlineExceeded, InternalError

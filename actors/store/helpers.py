@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from actors.store.lane import StoreSettings
 from actors.store.messages import (
     CatchUp,
     FilesChanged,
@@ -26,6 +25,7 @@ from actors.store.messages import (
     WriteCheckpoints,
 )
 from actors.store.needs import CitationKey
+from actors.store.settings import StoreSettings
 from actors.store.sources import Passage, ReadPassage
 from actors.store.upkeep import Found, LookThroughRepository, MergeSegments
 from actors.supervision import ActorContext, Envelope, GuardedActor, Timer

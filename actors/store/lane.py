@@ -12,15 +12,12 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from actors.authority.gate import PermitGate
-from actors.events import EventSink, Silence
 from actors.store.checkpoints import Checkpoints
+from actors.store.errands import Errands, kept_facts
 from actors.store.messages import (
-    CatchUp,
     Checkpointed,
     FilesChanged,
     FilesSynced,
@@ -30,21 +27,22 @@ from actors.store.messages import (
     OwnedDescriptor,
     Prepare,
     Prepared,
+    RunAgain,
     RunTool,
     SyncFiles,
     Tick,
-    VerifyEvidence,
     WatchDescriptor,
     WatchWanted,
 )
-from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
+from actors.store.needs import NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
+from actors.store.read_indexes import ReadIndexes
+from actors.store.settings import StoreSettings
 from actors.store.slow_look import SlowLook, WatchTest
-from actors.store.sources import Complete, Passage
-from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepStep, UpkeepWork
-from actors.supervision import PARKED, ActorContext, ActorHandle, Corruption, Envelope, GuardedActor, TellHandle
+from actors.store.upkeep import UpkeepStep
+from actors.supervision import PARKED, ActorContext, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
 from messages.errors import (
     Cancelled,
@@ -53,66 +51,23 @@ from messages.errors import (
     IndexUnavailable,
     InternalError,
     KnowledgeError,
-    NotFound,
     Quarantined,
-    Restarting,
     StaleFence,
     StoreUnavailable,
 )
 from messages.json_types import JsonObject
-from messages.vocabulary import HUB_PERCENTILE_DEFAULT, PRIVATE, Partition
-from storage.layout import StoreLayout
-from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
-from storage.search import SearchIndex
+from messages.vocabulary import PRIVATE, Partition
 from storage.session import PartitionSession, StoreSession
-from storage.state.catalogue import catalogue_identity
 from storage.state.connection import StorageCorrupt
 from storage.state.journal import unsettled
-from storage.vault import ScanLimits
 
 logger = logging.getLogger(__name__)
 
-HELPER_MARGIN_SECONDS: Final = 0.15
-"""A helper's answer must leave time for the operation that waits for it."""
-HELPER_RETRY_SECONDS: Final = 0.05
 SYNC_SECONDS: Final = 60.0
 CHECKPOINT_SECONDS: Final = 120.0
 LOOK_SECONDS: Final = 60.0
-LOOK_ROUND_SECONDS: Final = 600.0
-WATCH_TEST_SECONDS: Final = 10.0
 FENCE_ATTEMPTS: Final = 4
 """How often a publication is tried again when files change between validation and commit."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """What a store needs to run; the same for every incarnation of its lane. Times in seconds."""
-
-    vault_id: str
-    layout: StoreLayout
-    gate: PermitGate
-    now_ms: Callable[[], int]
-    limits: ScanLimits = field(default_factory=ScanLimits)
-    git: bool = True
-    hub_percentile: Callable[[], float] = lambda: HUB_PERCENTILE_DEFAULT
-    """As the configuration says now; asked on the lane's thread."""
-    workspace: Callable[[], Path | None] = lambda: None
-    """The root of what ``knowledge_attach_file`` may retain, as the configuration says now."""
-    tick: float = 2.0
-    sync_at_entries: int = 256
-    look_round: float = LOOK_ROUND_SECONDS
-    """A slow look at the bytes of every file takes so long; 0: none. Ten minutes: a store lives so long after its last
-    use, and 100,000 files are then a slice of 64 every 0.4 s, about 1 % of one core."""
-    watch_test: float = WATCH_TEST_SECONDS
-    """A watch that answers for requests is tested no more often than this: two folder entries made and removed."""
-    events: EventSink = field(default_factory=Silence)
-
-
-@dataclass(frozen=True, slots=True)
-class _RunAgain:
-    """To the lane itself: run a parked operation from its beginning, since its helper was not there yet."""
-
-    parked: Prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +88,7 @@ class Lane(GuardedActor):
         self._settings = settings
         self._session: StoreSession | None = None
         self._opening: Iterator[tuple[int, int]] | None = None
-        self._indexes: RecentlyUsed[Partition, SearchIndex] = RecentlyUsed(
-            OPEN_PARTITIONS_MAX, lambda index: index.close()
-        )
+        self._indexes = ReadIndexes(self._open)
         self._indexed: dict[Partition, int] = {}
         self._touched: dict[Partition, int] = {}
         self._announced: dict[Partition, int] = {}
@@ -145,9 +98,8 @@ class Lane(GuardedActor):
         self._checkpoints = Checkpoints(enabled=settings.git)
         self._slow_look = SlowLook(settings.look_round)
         self._watch_test = WatchTest(settings.watch_test, context.clock.monotonic)
+        self._errands = Errands(context)
         self._indexer = context.ask_handle("helpers/indexer")
-        self._verifier = context.ask_handle("helpers/evidence verifier")
-        self._source_keeper = context.ask_handle("helpers/source keeper")
         self._file_sync = context.ask_handle("helpers/file sync")
         self._git_queue = context.ask_handle("helpers/git queue")
         self._auditor = context.ask_handle("helpers/auditor")
@@ -189,13 +141,13 @@ class Lane(GuardedActor):
         """A clean stop: everything synced, marked clean."""
         if self._session is not None:
             session, self._session = self._session, None
-            self._close_indexes()
+            self._indexes.close()
             with _corruption(self._settings):
                 session.close(clean=True)
 
     def on_ended(self) -> None:
         """After a crash: release descriptors, leave recovery to the next incarnation."""
-        self._close_indexes()
+        self._indexes.close()
         if self._session is not None:
             session, self._session = self._session, None
             session.abandon()
@@ -241,7 +193,7 @@ class Lane(GuardedActor):
                     self._send_descriptor()
                 case Tick():
                     self._tick()
-                case _RunAgain(parked):
+                case RunAgain(parked):
                     self._run_and_answer(parked)
                 case _OpenNextSlice():
                     self._open_next_slice()
@@ -292,112 +244,29 @@ class Lane(GuardedActor):
                 if attempt == FENCE_ATTEMPTS - 1:
                     raise StaleFence("The file keeps changing outside; read the record again, try later.") from error
                 continue
-            if isinstance(outcome, NeedIndex | NeedEvidence | NeedUpkeep | NeedSource | NeedPassage):
-                return self._prepare(parked, outcome, check)
-            return outcome
+            match outcome:
+                case NeedIndex(change) if self._indexes.reached(message.permit.partition, change):
+                    return self._run(parked, replace(kept_facts(parked), index_change=change))
+                case NeedIndex() | NeedEvidence() | NeedUpkeep() | NeedSource() | NeedPassage():
+                    self._errands.send(parked, outcome)
+                    return PARKED
+                case _:
+                    return outcome
         raise InternalError("A publication was tried without an outcome.")
-
-    def _prepare(self, parked: Prepare, need: Need, check: Callable[[], None]) -> object:
-        """Ask a helper; its answer comes back as :class:`Prepared`."""
-        envelope = parked.envelope
-        permit = parked.message.permit
-        deadline = Deadline(envelope.deadline.at - HELPER_MARGIN_SECONDS)
-        correlation_id, fairness_key = envelope.correlation_id, envelope.fairness_key
-        match need:
-            case NeedIndex(change):
-                if self._index_reached(permit.partition, change):
-                    return self._run(parked, PreparedFacts(index_change=change, verdicts=parked.verdicts))
-                waiting = replace(parked, since_change=change)
-                index_reply = self._indexer.ask(
-                    CatchUp(permit.partition, change),
-                    deadline=deadline,
-                    correlation_id=correlation_id,
-                    fairness_key=fairness_key,
-                )
-                self.context.pipe(index_reply, lambda done: Prepared(waiting, done), envelope)
-            case NeedEvidence(citations, fresh, excerpts):
-                evidence_reply = self._verifier.ask(
-                    VerifyEvidence(permit.partition, citations, fresh, excerpts),
-                    deadline=deadline,
-                    correlation_id=correlation_id,
-                    fairness_key=fairness_key,
-                )
-                self.context.pipe(evidence_reply, lambda done: Prepared(parked, done), envelope)
-            case NeedUpkeep(work):
-                upkeep_reply = self._helper_of(work).ask(
-                    work,
-                    deadline=deadline,
-                    correlation_id=correlation_id,
-                    fairness_key=fairness_key,
-                    cancellation=envelope.cancellation,
-                )
-                self.context.pipe(upkeep_reply, lambda done: Prepared(parked, done), envelope)
-            case NeedSource(source_work):
-                source_reply = self._source_keeper.ask(
-                    source_work,
-                    deadline=deadline,
-                    correlation_id=correlation_id,
-                    fairness_key=fairness_key,
-                    cancellation=envelope.cancellation,
-                )
-                self.context.pipe(source_reply, lambda done: Prepared(parked, done), envelope)
-            case NeedPassage(passage_work):
-                passage_reply = self._verifier.ask(
-                    passage_work,
-                    deadline=deadline,
-                    correlation_id=correlation_id,
-                    fairness_key=fairness_key,
-                    cancellation=envelope.cancellation,
-                )
-                self.context.pipe(passage_reply, lambda done: Prepared(parked, done), envelope)
-        return PARKED
-
-    def _helper_of(self, work: UpkeepWork) -> ActorHandle:
-        match work:
-            case LookThroughRepository():
-                return self._git_queue
-            case MergeSegments():
-                return self._indexer
-            case _:
-                return self._auditor
 
     def _resume(self, prepared: Prepared) -> None:
         """Run a parked operation again with what its helper found; answers its envelope."""
         parked = prepared.parked
         envelope = parked.envelope
         assert envelope.reply is not None
-        if envelope.reply.done():
+        if envelope.reply.done() or self._errands.asks_again_soon(prepared):
             return
-        facts = PreparedFacts(verdicts=parked.verdicts, complete=parked.complete)
-        error = prepared.reply.error()
-        if isinstance(error, NotFound | Restarting) and self._may_wait(envelope):
-            # A helper that is only being started: after a lane it comes up a moment later.
-            self.context.start_timer(HELPER_RETRY_SECONDS, _RunAgain(parked), envelope)
-            return
-        if parked.since_change is not None:
-            problem = None if error is None else f"the keyword index is not ready: {error.code}"
-            facts = replace(facts, index_change=parked.since_change, index_problem=problem)
-        elif error is not None:
+        try:
+            parked, facts = self._errands.facts_of(prepared)
+        except KnowledgeError as error:
             envelope.reply.fail(error)
             return
-        else:
-            answer = prepared.reply.result(0)
-            assert not isinstance(answer, int)
-            if isinstance(answer, Found):
-                facts = replace(facts, found=answer)
-            elif isinstance(answer, Complete):
-                parked = replace(parked, complete=answer)
-                facts = replace(facts, complete=answer)
-            elif isinstance(answer, Passage):
-                facts = replace(facts, passage=answer)
-            else:
-                parked = replace(parked, verdicts={**parked.verdicts, **answer})
-                facts = replace(facts, verdicts=parked.verdicts)
         self._run_and_answer(parked, facts)
-
-    def _may_wait(self, envelope: Envelope) -> bool:
-        left = envelope.deadline.at - HELPER_MARGIN_SECONDS - self.context.clock.monotonic()
-        return left > HELPER_RETRY_SECONDS
 
     def _run_and_answer(self, parked: Prepare, facts: PreparedFacts | None = None) -> None:
         envelope = parked.envelope
@@ -448,8 +317,8 @@ class Lane(GuardedActor):
             now_ms=self._settings.now_ms(),
             fence=fence,
             check=check,
-            open_index=lambda: self._index(permit.partition),
-            index_state=lambda: self._index_state(partition),
+            open_index=lambda: self._indexes.open(permit.partition),
+            index_state=lambda: self._indexes.state(partition),
             git_state=lambda: self._checkpoints.state(self._open(), permit.partition),
             unsettled=lambda: unsettled(self._open().publisher.db, permit.partition),
             writes_enabled=permit.may_write,
@@ -598,42 +467,9 @@ class Lane(GuardedActor):
             }
         )
 
-    # --- the index ---------------------------------------------------------------------------------------
-
-    def _index(self, partition: Partition) -> SearchIndex:
-        """A reading connection beside the indexer's. Raises ``IndexUnavailable``."""
-        opened = self._indexes.get(partition)
-        if opened is None:
-            session = self._open()
-            opened = SearchIndex.open(
-                session.layout.search_index(partition),
-                vault_id=session.vault_id,
-                partition=partition.key,
-                catalogue=catalogue_identity(session.publisher.db),
-                read_only=True,
-            )
-            self._indexes.put(partition, opened)
-        return opened
-
     def _index_failed(self, partition: Partition, error: IndexUnavailable) -> None:
         if error.fields.get("reason") == "corrupt":
             self._indexer.tell(IndexDamaged(partition), coalesce=IndexDamaged(partition))
-
-    def _index_reached(self, partition: Partition, change: int) -> bool:
-        try:
-            return self._index(partition).position() >= change
-        except IndexUnavailable:
-            return False
-
-    def _index_state(self, partition: PartitionSession) -> str:
-        try:
-            position = self._index(partition.partition).position()
-        except IndexUnavailable:
-            return "rebuilding" if partition.catalogue.change else "current"
-        return "current" if position >= partition.catalogue.change else "behind"
-
-    def _close_indexes(self) -> None:
-        self._indexes.close()
 
     def _open(self) -> StoreSession:
         assert self._session is not None, "the lane's session is open from on_ready to its end"

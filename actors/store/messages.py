@@ -53,6 +53,13 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class RunAgain:
+    """To the lane itself: run a parked operation from its beginning, since its helper was not there yet."""
+
+    parked: Prepare
+
+
+@dataclass(frozen=True, slots=True)
 class CatchUp(Request[int]):
     """To the indexer: bring a partition's index to this catalogue change; answers the change reached."""
 

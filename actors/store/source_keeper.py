@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from actors.store.lane import StoreSettings
+from actors.store.settings import StoreSettings
 from actors.store.sources import Complete, CopyFile, HashUpload
 from actors.supervision import ActorContext, Envelope, GuardedActor
 from messages.errors import (

@@ -7,7 +7,8 @@ from typing import Final
 
 from actors.store.auditor import Auditor
 from actors.store.helpers import EvidenceVerifier, FileSync, GitQueue, Indexer, Watcher
-from actors.store.lane import Lane, StoreSettings
+from actors.store.lane import Lane
+from actors.store.settings import StoreSettings
 from actors.store.source_keeper import SourceKeeper
 from actors.supervision import STORE_RESTARTS, ActorSettings, ChildSpec, InboxLimits, Supervisor
 

@@ -15,6 +15,7 @@ from actors.operators import Operators, PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from actors.store.lane import Lane
 from actors.store.operations import table
+from actors.store.read_indexes import ReadIndexes
 from host_bridge.owner.logs import JsonLines
 from messages.audience import Audience, OwnerPrivate
 from messages.envelope import Call
@@ -491,7 +492,7 @@ def test_only_an_index_that_is_unavailable_counts_as_one_that_is_being_built(
     def broken(*_: object) -> object:
         raise raised
 
-    monkeypatch.setattr(Lane, "_index", broken)
+    monkeypatch.setattr(ReadIndexes, "open", broken)
     pending = house.submit()
     if state_of_index:
         assert house.answer(pending)["partition"] == "private"
