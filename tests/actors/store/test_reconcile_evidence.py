@@ -40,7 +40,7 @@ def test_the_given_set_replaces_the_evidence_of_the_page_and_nothing_else(desk: 
     assert (receipt["id"], receipt["revision"]) == (fence["id"], 2)
     assert paths(desk, fence["id"]) == [three["path"], two["path"]]
     after = desk.path_of(str(fence["id"])).read_text("utf-8")
-    assert after.endswith(f"\n\n{BODY}")
+    assert after.split("---\n", 2)[2] == before.split("---\n", 2)[2]
     changed = {line for line in after.splitlines() if line not in before.splitlines()}
     assert {line.split(":")[0].strip() for line in changed if not line.startswith("  -")} <= {"revision", "updated_at"}
 
