@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 import pyromark
 
-from storage.records.names import normalise_name, path_key
 from storage.records.utf16 import Offsets
 
 LinkKind: TypeAlias = Literal["inline", "reference", "collapsed", "shortcut", "autolink", "email", "wikilink"]
@@ -390,42 +389,6 @@ def resolve(link: Link, page_path: str) -> Target:
             folders.append(part)
     slash = "/" if path.endswith("/") and folders else ""
     return Target("path", unicodedata.normalize("NFC", "/".join(folders)) + slash, rest)
-
-
-@dataclass(frozen=True, slots=True)
-class LinkKey:
-    """What a link of a page's body says of its target, before it is known which page that is.
-
-    ``wiki``: ``written`` may be an id, ``name`` a title or alias as lookup compares them, ``path`` a path or a file
-    name. ``path``: a Markdown link to a note of the partition; ``written`` and ``path`` are its :func:`path_key`.
-    """
-
-    form: Literal["wiki", "path"]
-    written: str
-    name: str
-    path: str
-
-
-def key_of(link: Link, page_path: str) -> LinkKey | None:
-    """The key of one link of the page at ``page_path``; ``None`` for a link that can lead to no page."""
-    target = resolve(link, page_path)
-    if target.kind == "record":
-        file = path_key(target.value)
-        return LinkKey("wiki", target.value, normalise_name(target.value), file if _is_note(file) else f"{file}.md")
-    if target.kind != "path":
-        return None
-    path = path_key(target.value)
-    return LinkKey("path", path, "", path) if _is_note(path) else None
-
-
-def link_keys(body: str, page_path: str) -> tuple[LinkKey, ...]:
-    """The distinct keys of a body's links and images, in document order."""
-    keys = (key_of(link, page_path) for link in parse(body).links)
-    return tuple(dict.fromkeys(key for key in keys if key is not None))
-
-
-def _is_note(path: str) -> bool:
-    return path.endswith(".md")
 
 
 def wikilink(record_id: str, title: str) -> str:

@@ -32,7 +32,7 @@ from storage.records import (
     parse_record,
     utf16,
 )
-from storage.records.links import link_keys
+from storage.records.link_keys import link_keys
 from storage.state.connection import Database
 from storage.state.page_links import PageLinks
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.records.links import LinkKey
+from storage.records.link_keys import LinkKey
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Row
 

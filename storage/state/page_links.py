@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from messages.vocabulary import Partition
 from storage.records import path_key
-from storage.records.links import LinkKey
+from storage.records.link_keys import LinkKey
 from storage.state.catalogue_reader import CatalogueReader
 from storage.state.connection import Database
 from storage.state.page_graph import PageGraph, is_current_page

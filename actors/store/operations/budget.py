@@ -16,7 +16,8 @@ from messages.json_types import JsonObject
 from messages.tools import budget_rejection
 from messages.vocabulary import HUB_BUDGET_CHARS, HUB_MIN_DEGREE, HUB_MIN_PAGES, PAGE_BUDGET_CHARS
 from storage.records import normalise_name, utf16
-from storage.records.links import Markdown, Section, key_of, parse
+from storage.records.link_keys import key_of
+from storage.records.links import Markdown, Section, parse
 from storage.state.catalogue_reader import Entry
 from storage.state.page_graph import PageGraph, Standing, is_current_page
 

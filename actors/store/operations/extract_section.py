@@ -30,7 +30,8 @@ from storage.records import (
     path_key,
 )
 from storage.records.extraction import Extracted, NotExtractable, PageText, extract
-from storage.records.links import Link, key_of, resolve, wikilink
+from storage.records.link_keys import key_of
+from storage.records.links import Link, resolve, wikilink
 from storage.state.catalogue_reader import Entry
 from storage.state.page_graph import PageGraph
 

@@ -361,3 +361,32 @@ def test_a_word_inside_another_is_no_name(desk: Desk) -> None:
     other = str(desk.page("Ann", type="person")["id"])
     page = desk.page("Plan", body=f"[[{other}]]\n# Topic\nAnnouncement of the annual plan.\n" + "x" * 20_000)
     assert sections_of(insert(desk, str(page["id"]), "y" * 24_000))[0]["candidates"] == []
+
+
+def test_a_page_that_only_a_typed_relationship_connects_is_a_candidate(desk: Desk) -> None:
+    page_id = str(desk.page("Plan", body="# Topic\nWith Ann Example.\n" + "x" * 20_000)["id"])
+    other = str(desk.page("Ann Example", type="person")["id"])
+    assert sections_of(insert(desk, page_id, "y" * 24_000))[0]["candidates"] == []
+    keys: JsonObject = {
+        "from": other, "to": page_id, "label": "related_to", "assertion_origin": "source", "attribution": "somebody",
+        "evidence": [{"path": f"artifacts/{request_id(900)}/excerpt.txt", "sha256": "0" * 64}],
+    }  # fmt: skip
+    text = record_file("relationship", "rel", "Related", "", PRIVATE, "2026-10-01T10:00:00.000Z", keys)
+    write_note(desk.folder(), "relationships/rel.md", text)
+    [candidate] = candidates_of(insert(desk, page_id, "y" * 24_000))
+    assert candidate["id"] == other
+    assert candidate["hash"] == desk.record(other)["hash"]
+
+
+def test_the_headroom_of_a_candidate_is_that_of_its_own_budget(desk: Desk) -> None:
+    surroundings(desk)
+    body = f"# Topic\nFor [[{HUB}]].\n" + "x" * 20_000 + "\n"
+    write_note(desk.folder(), "projects/plan.md", page_file("plan", "Plan", body=body))
+    [candidate] = candidates_of(insert(desk, "plan", "y" * 24_000))
+    assert candidate["headroomChars"] == 12_000 - len("The hub.\n")
+
+
+def candidates_of(rejection: JsonObject) -> list[JsonObject]:
+    found = sections_of(rejection)[0]["candidates"]
+    assert isinstance(found, list)
+    return [one for one in found if isinstance(one, dict)]

@@ -15,7 +15,7 @@ from storage import faults
 from storage.layout import StoreLayout
 from storage.ontology import core_activation
 from storage.records import normalise_name, path_key
-from storage.records.links import LinkKey, link_keys
+from storage.records.link_keys import LinkKey, link_keys
 from storage.session import PartitionSession
 from storage.state import history
 from storage.state.catalogue import CatalogueWriter, create_catalogue
