@@ -11,7 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 from actors.store.operations.context import OperationContext
 from storage.records import Record, links, normalise_name, path_key
-from storage.records.links import LinkKey, Target
+from storage.records.link_keys import LinkKey, key_of
+from storage.records.links import Target
 from storage.records.utf16 import Offsets, clip
 from storage.state.catalogue import is_note
 from storage.state.catalogue_reader import Entry
@@ -69,7 +70,7 @@ class AuthoredLinks:
     def of(cls, context: OperationContext, entry: Entry, record: Record) -> AuthoredLinks:
         parsed = links.parse(record.body)
         found = [
-            AuthoredLink(link, links.resolve(link, entry.path), links.key_of(link, entry.path)) for link in parsed.links
+            AuthoredLink(link, links.resolve(link, entry.path), key_of(link, entry.path)) for link in parsed.links
         ]
         made = cls(context, record.body, found, parsed.doubtful)
         for authored in found:
