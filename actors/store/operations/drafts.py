@@ -20,7 +20,16 @@ from messages.json_types import JsonObject
 from messages.tools import WriteRequest, tool_spec
 from messages.vocabulary import RECORD_MAX_BYTES, RecordKind
 from storage.publication import FileChange
-from storage.records import Record, Scope, changes_between, content_hash, format_instant, render_new, rewrite
+from storage.records import (
+    Record,
+    Scope,
+    changes_between,
+    content_hash,
+    format_instant,
+    render_new,
+    rewrite,
+    text_problem,
+)
 from storage.state.catalogue_reader import Entry
 
 
@@ -131,6 +140,7 @@ class Drafts:
         updated = format_instant(self._at + self._created)
         new = replace(after, revision=entry.revision + 1, updated_at=updated)
         if body is not None:
+            _require_storable(body)
             new = replace(new, body=body)
             if entry.kind == "page" and budgeted:
                 self._bodies.append(
@@ -260,6 +270,7 @@ class Drafts:
         return publish(self._context, request, operation, (*before, *changes), receipt)
 
     def _keep(self, draft: Draft) -> Draft:
+        """The draft, within the size of a record."""
         if len(draft.data) > RECORD_MAX_BYTES:
             raise LimitExceeded(
                 f"The complete record would have {len(draft.data)} bytes, more than {RECORD_MAX_BYTES}.",
@@ -269,3 +280,15 @@ class Drafts:
             )
         self._drafts[draft.record.id] = draft
         return draft
+
+
+def _require_storable(body: str) -> None:
+    """A file written by hand may hold what cannot be written back."""
+    problem = text_problem(body)
+    if problem is not None:
+        raise InvalidArgument(
+            "The page's text holds a character that cannot be stored, such as NUL; a person must remove it from the "
+            "file first, or send a complete new body with knowledge_save_page.",
+            field="body",
+            reason=problem,
+        )

@@ -163,3 +163,14 @@ def test_any_range_gives_exactly_the_spliced_utf16_text(desk: Desk, data: st.Dat
     edit(desk, page["id"], start, end, replacement)
     expected = units[: start * 2] + replacement.encode("utf-16-le") + units[end * 2 :]
     assert body_of(desk, page["id"]) == expected.decode("utf-16-le")
+
+
+def test_a_body_that_holds_what_cannot_be_stored_is_refused_by_name_and_left_alone(desk: Desk) -> None:
+    page = desk.page("Plan", body="one two\n")
+    path = desk.path_of(str(page["id"]))
+    path.write_text(path.read_text("utf-8").replace("two", "t\x00wo"), "utf-8")
+    before = path.read_bytes()
+    error = desk.fails("edit_body", arguments(desk, page["id"], 0, 3, "1"))
+    assert isinstance(error, InvalidArgument)
+    assert (error.fields["field"], error.fields["reason"]) == ("body", "nul")
+    assert path.read_bytes() == before
