@@ -70,15 +70,17 @@ class Impact:
 def impact_of(context: OperationContext, entry: Entry, record: Record) -> Impact | NeedIndex:
     """Who depends on a record, is about it, is joined to it, links to it, or repeats its words in a page's prose.
 
-    A page is mentioned by its title, a claim or relationship by its whole text.
+    What names a page that was merged into this one is about this one too. A page is mentioned by its title, a claim or
+    relationship by its whole text.
     """
     prepared = context.prepared
     if prepared.index_change is None and prepared.index_problem is None:
         return NeedIndex(context.catalogue.change)
     found: dict[str, Affected] = {}
+    meant = (entry.id, *context.catalogue.merged_away(entry.id))
     for why, roles in _ROLES:
-        for other in context.catalogue.naming(entry.id, roles):
-            if other.lifecycle != "withdrawn" and other.id != entry.id:
+        for other in (other for record_id in meant for other in context.catalogue.naming(record_id, roles)):
+            if other.lifecycle != "withdrawn" and other.id not in meant:
                 found.setdefault(other.id, Affected(other.id, other.kind, why))
     for page in PageGraph(context.catalogue).naming(entry):
         if page.lifecycle != "withdrawn" and page.id != entry.id:

@@ -19,11 +19,11 @@ from messages.json_types import JsonObject, JsonValue
 from messages.tools import MergeRequest, UnmergeRequest
 from messages.vocabulary import LIST_ARGUMENT_MAX_ITEMS
 from storage.ontology import validate_page
-from storage.records import ParsedRecord, Record, normalise_name, parse_record
+from storage.records import EvidenceCitation, ParsedRecord, Record, normalise_name, parse_record
 from storage.state import history
 from storage.state.catalogue_reader import REDIRECTS_MAX, Entry
 
-Stayed: TypeAlias = Literal["edited_since", "destination_not_active", "history_missing"]
+Stayed: TypeAlias = Literal["edited_since", "destination_not_active", "history_missing", "newer_format"]
 
 _EDITED: Final = "edited_since"
 
@@ -76,20 +76,8 @@ def unmerge(context: OperationContext, request: UnmergeRequest) -> Outcome:
     drafts = Drafts(context)
     before = drafts.load(source)
     restored = drafts.revise(source, replace(before, lifecycle="active", merged_into=None, lifecycle_change=None))
-    items = [restored.to_item()]
-    kept: list[JsonObject] = []
-    destination = context.catalogue.one(source.merged_into)
-    merge_of = _merge_of(context, before, source.merged_into)
-    if destination is None or destination.kind != "page" or destination.lifecycle != "active":
-        kept.append(_stayed("everything", "destination_not_active"))
-    elif merge_of is None:
-        kept.append(_stayed("everything", "history_missing"))
-    else:
-        now = drafts.load(destination)
-        after, body, kept = _without_what_was_given(now, merge_of)
-        if after != now or body is not None:
-            # An unmerge is never limited: it gives back what was there.
-            items.append(drafts.revise(destination, after, body, budgeted=False).to_item())
+    changed_too, kept = _taken_back(context, drafts, source, before)
+    items = [restored.to_item(), *changed_too]
     return drafts.publish(
         request, main=restored, items=items if len(items) > 1 else (), kept=kept, reason=request.reason
     )
@@ -178,21 +166,93 @@ def _require_short_chain(context: OperationContext, source: Entry) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Gifts:
+    """What a merge added to its destination. ``body``: that it wrote one too."""
+
+    body: bool
+    aliases: tuple[str, ...]
+    tags: tuple[str, ...]
+    evidence: tuple[EvidenceCitation, ...]
+    fields: Mapping[str, JsonValue]
+
+    def that_went_on(self, later: _Gifts) -> _Gifts:
+        """Those of these that a later merge gave to the next destination."""
+        return _Gifts(
+            self.body,
+            _common(self.aliases, later.aliases),
+            _common(self.tags, later.tags),
+            _common(self.evidence, later.evidence),
+            {name: value for name, value in later.fields.items() if name in self.fields and self.fields[name] == value},
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Merge:
     """What a merge made of its destination."""
 
     before: Record
     after: Record
 
+    @property
+    def gifts(self) -> _Gifts:
+        before, after = self.before, self.after
+        return _Gifts(
+            before.body != after.body,
+            _added(before.aliases, after.aliases),
+            _added(before.tags, after.tags),
+            _added(before.evidence, after.evidence),
+            {name: value for name, value in after.fields.items() if name not in before.fields},
+        )
+
+
+def _taken_back(
+    context: OperationContext, drafts: Drafts, entry: Entry, source: Record
+) -> tuple[list[JsonObject], list[JsonObject]]:
+    """Draft the destination without the merge's gifts; the items of what changed, and what stayed.
+
+    Where the destination was merged on, it and every page after it lose what came to them from the source by these
+    merges: else the source's names would mean two pages.
+    """
+    items: list[JsonObject] = []
+    kept: list[JsonObject] = []
+    seen = {entry.id}
+    given: _Gifts | None = None
+    while True:
+        destination = context.catalogue.one(entry.merged_into)
+        there = destination is not None and destination.kind == "page" and destination.id not in seen
+        if destination is None or not there or destination.lifecycle not in ("active", "merged"):
+            return items, [*kept, _stayed("everything", "destination_not_active")]
+        merge_of = _merge_of(context, source, destination.id)
+        if merge_of is None:
+            return items, [*kept, _stayed("everything", "history_missing")]
+        if context.session.parsed(destination).read_only:
+            return items, [*kept, _stayed("everything", "newer_format")]
+        now = drafts.load(destination)
+        given = merge_of.gifts if given is None else given.that_went_on(merge_of.gifts)
+        after, body, stayed = _without_what_was_given(now, merge_of, given)
+        kept += [one for one in stayed if one not in kept]
+        if after != now or body is not None:
+            # An unmerge is never limited: it gives back what was there.
+            items.append(drafts.revise(destination, after, body, budgeted=False).to_item())
+        if destination.lifecycle == "active":
+            return items, kept
+        seen.add(destination.id)
+        entry, source = destination, now
+
 
 def _merge_of(context: OperationContext, source: Record, destination: str) -> _Merge | None:
-    """The destination before and after the merge that made the source a redirect, as history has them."""
+    """The destination before and after the merge that made the source a redirect, as history has them.
+
+    A file cannot vouch for itself: the request that it names must be one that merged this very page.
+    """
     change = source.lifecycle_change
     if change is None:
         return None
     db = context.session.store.publisher.db
     found = history.mutation(db, context.partition, change.request_id)
-    for row in () if found is None else found[1]:
+    if found is None or all(row.record_id != source.id for row in found[1]):
+        return None
+    for row in found[1]:
         if row.record_id == destination and row.operation == "merge" and row.before and row.hash:
             before, after = (_record(history.text(db, name), row.path) for name in (row.before, row.hash))
             if before is not None and after is not None:
@@ -205,27 +265,29 @@ def _record(data: bytes | None, path: str) -> Record | None:
     return parsed.record if isinstance(parsed, ParsedRecord) else None
 
 
-def _without_what_was_given(now: Record, merge_of: _Merge) -> tuple[Record, str | None, list[JsonObject]]:
-    """The destination without the merge's gifts, its body where that goes back too, and what stayed."""
-    before, after = merge_of.before, merge_of.after
+def _without_what_was_given(
+    now: Record, merge_of: _Merge, given: _Gifts
+) -> tuple[Record, str | None, list[JsonObject]]:
+    """A destination without these gifts, its body where that goes back too, and what stayed."""
     kept: list[JsonObject] = []
     fields = dict(now.fields)
-    for name in after.fields.keys() - before.fields.keys():
-        if name in fields and fields[name] == after.fields[name]:
+    for name, value in given.fields.items():
+        if name in fields and fields[name] == value:
             del fields[name]
         elif name in fields:
             kept.append(_stayed(f"fields.{name}", _EDITED))
     body = None
-    if after.body != before.body:
-        if now.body == after.body:
-            body = before.body
+    if given.body and merge_of.gifts.body:
+        # The body of a later merge was written for more than this source, and stays.
+        if now.body == merge_of.after.body and given == merge_of.gifts:
+            body = merge_of.before.body
         else:
             kept.append(_stayed("body", _EDITED))
     rest = replace(
         now,
-        aliases=_less(now.aliases, after.aliases, before.aliases),
-        tags=_less(now.tags, after.tags, before.tags),
-        evidence=_less(now.evidence, after.evidence, before.evidence),
+        aliases=_less(now.aliases, given.aliases),
+        tags=_less(now.tags, given.tags),
+        evidence=_less(now.evidence, given.evidence),
         fields=fields,
     )
     return rest, body, kept
@@ -240,9 +302,16 @@ def _united(first: Iterable[T], second: Iterable[T]) -> tuple[T, ...]:
     return tuple(result)
 
 
-def _less(now: tuple[T, ...], after: tuple[T, ...], before: tuple[T, ...]) -> tuple[T, ...]:
-    """What is there now without what the merge added."""
-    return tuple(item for item in now if item in before or item not in after)
+def _added(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[T, ...]:
+    return _less(after, before)
+
+
+def _common(first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(item for item in first if item in second)
+
+
+def _less(items: tuple[T, ...], others: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(item for item in items if item not in others)
 
 
 def _stayed(what: str, why: Stayed) -> JsonObject:

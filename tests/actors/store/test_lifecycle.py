@@ -10,7 +10,7 @@ import pytest
 from messages.errors import EvidenceInvalid, InvalidArgument, LimitExceeded, StaleFence
 from messages.json_types import JsonObject, JsonValue
 from tests.actors.store.statements import PASSAGE, claim, fenced, relationship, statement, stored
-from tests.kit.store import Desk, page_file, request_id, write_note
+from tests.kit.store import Desk, items_of, page_file, request_id, write_note
 
 
 def correction(desk: Desk, record_id: JsonValue, **replacement: JsonValue) -> JsonObject:
@@ -250,6 +250,19 @@ def test_a_page_that_links_to_a_claim_is_affected_by_its_correction(desk: Desk) 
     assert affected(done) == {(link["id"], "link")}
 
 
+def test_what_names_a_page_that_was_merged_into_a_withdrawn_one_is_affected(desk: Desk) -> None:
+    first, middle, last, acme = (desk.page(title, "person")["id"] for title in ("Lex", "Alex Ito", "Alexander", "Sam"))
+    about = desk.call("create_claim", claim(desk, entities=[first]))
+    joined = desk.call("create_relationship", relationship(desk, first, acme, "related_to"))
+    resting = desk.page("Plan", dependencies=[middle])
+    desk.call("merge", merging(desk, first, middle))
+    desk.call("merge", merging(desk, middle, last))
+    impact = desk.call("withdraw", withdrawal(desk, last))["impact"]
+    assert isinstance(impact, dict)
+    named = {record["id"]: record["why"] for record in impact["records"]}
+    assert named == {about["id"]: "entity", joined["id"]: "relationship", resting["id"]: "dependency"}
+
+
 def test_impact_lists_at_most_a_hundred_records_and_counts_all(desk: Desk) -> None:
     page = desk.page("Hub")
     for number in range(105):
@@ -452,6 +465,72 @@ def test_an_unmerge_works_when_the_destination_is_gone_or_history_does_not_know_
     done = desk.call("unmerge", withdrawal(desk, "sammy"))
     assert done["kept"] == [{"what": "everything", "why": "history_missing"}]
     assert stored(desk, "sammy").lifecycle == "active"
+
+
+def test_an_unmerge_takes_the_gifts_back_along_the_whole_chain_of_merges(desk: Desk) -> None:
+    first = desk.page("Lex", "person", tags=["chat"], attachments=[desk.retained("Lex wrote this.")])
+    middle, last = desk.page("Alex Ito", "person"), desk.page("Alexander Ito", "person", aliases=["Alexander"])
+    desk.call("merge", merging(desk, first["id"], middle["id"], body="Both.\n"))
+    desk.call("merge", merging(desk, middle["id"], last["id"]))
+    done = desk.call("unmerge", withdrawal(desk, first["id"]))
+    assert [item["id"] for item in items_of(done)] == [first["id"], middle["id"], last["id"]]
+    assert "kept" not in done
+    between, end = stored(desk, middle["id"]), stored(desk, last["id"])
+    assert (between.lifecycle, between.merged_into, between.aliases) == ("merged", last["id"], ())
+    assert (between.body, end.body) == ("About it.\n", "About it.\n")
+    assert (end.aliases, end.tags, end.evidence) == (("Alexander", "Alex Ito"), (), ())
+    [hit] = _hits(desk.call("lookup", {"query": "Lex"}))
+    assert hit["id"] == first["id"], "its name means one page again"
+    desk.call("unmerge", withdrawal(desk, middle["id"]))
+    assert stored(desk, last["id"]).aliases == ("Alexander",)
+    assert stored(desk, middle["id"]).lifecycle == "active"
+
+
+def test_an_unmerge_in_the_middle_of_a_chain_keeps_what_was_merged_before_it(desk: Desk) -> None:
+    first, middle, last = (desk.page(title, "person")["id"] for title in ("Lex", "Alex Ito", "Alexander Ito"))
+    desk.call("merge", merging(desk, first, middle))
+    desk.call("merge", merging(desk, middle, last))
+    desk.call("unmerge", withdrawal(desk, middle))
+    assert stored(desk, last).aliases == ()
+    assert stored(desk, middle).aliases == ("Lex",)
+    [hit] = _hits(desk.call("lookup", {"query": "Lex"}))
+    assert hit["id"] == middle
+
+
+def test_the_body_of_a_later_merge_stays_and_an_unmerge_says_so(desk: Desk) -> None:
+    first, middle, last = (desk.page(title, "person")["id"] for title in ("Lex", "Alex Ito", "Alexander Ito"))
+    desk.call("merge", merging(desk, first, middle, body="Two.\n"))
+    desk.call("merge", merging(desk, middle, last, body="Three.\n"))
+    done = desk.call("unmerge", withdrawal(desk, first))
+    assert done["kept"] == [{"what": "body", "why": "edited_since"}]
+    assert stored(desk, last).body == "Three.\n"
+
+
+def test_an_unmerge_never_rewrites_a_destination_of_a_newer_format(desk: Desk) -> None:
+    source, destination = two_people(desk)
+    desk.call("merge", merging(desk, source["id"], destination["id"]))
+    path = desk.path_of(str(destination["id"]))
+    path.write_text(path.read_text().replace("knowledge-record-v1", "knowledge-record-v2"))
+    newer = path.read_bytes()
+    done = desk.call("unmerge", withdrawal(desk, source["id"]))
+    assert done["kept"] == [{"what": "everything", "why": "newer_format"}]
+    assert stored(desk, source["id"]).lifecycle == "active"
+    assert path.read_bytes() == newer
+
+
+def test_a_file_that_names_the_merge_of_another_page_takes_nothing_back(desk: Desk) -> None:
+    ours, theirs = desk.page("Lex", "person", tags=["chat"])["id"], desk.page("Sandy", "person", tags=["work"])["id"]
+    destination = desk.page("Alexander Ito", "person")["id"]
+    for source in (ours, theirs):
+        desk.call("merge", merging(desk, source, destination))
+    changes = [stored(desk, source).lifecycle_change for source in (ours, theirs)]
+    assert changes[0] is not None
+    assert changes[1] is not None
+    path = desk.path_of(str(theirs))
+    path.write_text(path.read_text().replace(changes[1].request_id, changes[0].request_id))
+    done = desk.call("unmerge", withdrawal(desk, theirs))
+    assert done["kept"] == [{"what": "everything", "why": "history_missing"}]
+    assert stored(desk, destination).tags == ("chat", "work")
 
 
 def test_a_recall_approval_is_not_inherited_by_a_replacement_or_a_destination(desk: Desk) -> None:
