@@ -14,12 +14,13 @@ import os
 import random
 import stat
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import apsw
 import pytest
@@ -29,6 +30,7 @@ from messages.errors import (
     DeletionsRefused,
     InvalidArgument,
     KnowledgeError,
+    LimitExceeded,
     NotFound,
     OntologyChanged,
     StaleFence,
@@ -236,10 +238,19 @@ class Acknowledged:
 
 
 class Run:
-    """One seeded run. ``log`` has every step, for the message of a failure."""
+    """One seeded run of weighted ``actions``. ``log`` has every step, for the message of a failure."""
 
-    def __init__(self, made_store: StoreLayout, folder: Path, seed: int) -> None:
+    def __init__(
+        self,
+        made_store: StoreLayout,
+        folder: Path,
+        seed: int,
+        actions: Mapping[Action, int] | None = None,
+        most_files: int = MOST_FILES,
+    ) -> None:
         self.random = random.Random(seed)
+        self.actions = ACTIONS if actions is None else actions
+        self.most_files = most_files
         ids = random.Random(seed)
         self._patch = pytest.MonkeyPatch()
         # File names hold ids, and a step chooses among names: the same seed is to be the same run.
@@ -270,7 +281,7 @@ class Run:
 
     def _one(self) -> None:
         partition = self.random.choice((PRIVATE, PRIVATE, GROUP_PARTITION))
-        action = self.random.choices(list(ACTIONS), weights=list(ACTIONS.values()))[0]
+        action = self.random.choices(list(self.actions), weights=list(self.actions.values()))[0]
         self.log.append(f"{action.__name__} {partition.kind}")
         try:
             action(self, partition)
@@ -296,7 +307,7 @@ class Run:
         arguments = {**arguments, "requestId": request_id(self.made)}
         try:
             answer = self.desk.call(tool, arguments, partition=partition)
-        except (StaleFence, Ambiguous, NotFound, InvalidArgument, OntologyChanged) as refusal:
+        except (StaleFence, Ambiguous, NotFound, InvalidArgument, LimitExceeded, OntologyChanged) as refusal:
             self._note(type(refusal).__name__)
             return refusal
         # An agent sees a state only when it is not `published`; a repeat of what is known is stored nowhere.
@@ -348,7 +359,7 @@ class Run:
         return " ".join([self.text(), *links, "[t](/people/ann-example.md)"])
 
     def room(self) -> None:
-        if sum(len(notes_on_disk(self.root(partition))) for partition in PARTITIONS) >= MOST_FILES:
+        if sum(len(notes_on_disk(self.root(partition))) for partition in PARTITIONS) >= self.most_files:
             raise Skip
 
     # --- checking ----------------------------------------------------------------------------------------
@@ -428,12 +439,37 @@ class Run:
             self._check_receipt(earlier)
         self.check()
         for partition in PARTITIONS:
+            self._check_revisions_are_told(partition)
             self._check_index(partition, folder / f"{partition.kind}.sqlite")
             db = self.desk.session.publisher.db
             for digest, text in self.texts[partition.key].items():
                 assert history.text(db, digest) == text
         self.desk.close()
         self.check()
+
+    def _check_revisions_are_told(self, partition: Partition) -> None:
+        """``knowledge_revision`` tells the exact bytes of every revision that a record ever had."""
+        rows = history.rows(self.desk.session.publisher.db, partition, limit=10_000)
+        borne = Counter((row.record_id, row.sequence) for row in rows)
+        for row in rows:
+            # An id that several files bear has several texts in one look; what is no UTF-8 is shown as it can be.
+            if row.record_id is None or row.hash is None or borne[row.record_id, row.sequence] > 1:
+                continue
+            data = self.texts[partition.key][row.hash]
+            try:
+                wanted = data.decode()
+            except UnicodeDecodeError:
+                continue
+            told, offset = "", 0
+            while True:
+                given: JsonObject = {"id": row.record_id, "sequence": row.sequence, "offset": offset}
+                answer = self.desk.call("revision", given, partition=partition)
+                told += str(answer["content"])
+                if "nextOffset" not in answer:
+                    break
+                assert isinstance(answer["nextOffset"], int)
+                offset = answer["nextOffset"]
+            assert told == wanted, f"{row.record_id} at {row.sequence}"
 
     def _check_index(self, partition: Partition, anew: Path) -> None:
         change = self.desk.partition(partition).catalogue.change
@@ -455,6 +491,9 @@ class Run:
 
 class Skip(Exception):
     """There is nothing to do this to."""
+
+
+Action: TypeAlias = Callable[[Run, Partition], None]
 
 
 # --- what agents do -------------------------------------------------------------------------------------------------
@@ -716,7 +755,7 @@ def at_point(name: str, action: Callable[[], None]) -> Iterator[None]:
         yield
 
 
-ACTIONS: Final[Mapping[Callable[[Run, Partition], None], int]] = {
+ACTIONS: Final[Mapping[Action, int]] = {
     remember: 8,
     create_page: 9,
     edit_page: 9,
@@ -749,9 +788,16 @@ ACTIONS: Final[Mapping[Callable[[Run, Partition], None], int]] = {
 }
 
 
-def follow(made_store: StoreLayout, folder: Path, seed: int, steps: int) -> dict[str, int]:
+def follow(
+    made_store: StoreLayout,
+    folder: Path,
+    seed: int,
+    steps: int,
+    actions: Mapping[Action, int] | None = None,
+    most_files: int = MOST_FILES,
+) -> dict[str, int]:
     """One run; how often each outcome of a save was met."""
-    run = Run(made_store, folder, seed)
+    run = Run(made_store, folder, seed, actions, most_files)
     try:
         for number in range(steps):
             try:
