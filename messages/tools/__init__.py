@@ -26,7 +26,7 @@ from messages.tools._rows import (
     rows_within,
     short_hash,
 )
-from messages.tools.batch import BatchContent, BatchItem, PublishBatchRequest
+from messages.tools.batch import BatchContent, BatchItem, PublishBatchRequest, UnknownRef, id_of_ref
 from messages.tools.catalogue import CATALOGUE, Action, Annotations, ToolSpec
 from messages.tools.evidence import (
     ATTACHMENT_CHUNK_BYTES,
@@ -176,6 +176,7 @@ __all__ = [
     "TimeField",
     "ToolRequest",
     "ToolSpec",
+    "UnknownRef",
     "UnmergeRequest",
     "VerifiedLink",
     "VerifiedRecord",
@@ -193,6 +194,7 @@ __all__ = [
     "grep_response",
     "grep_unavailable",
     "history_response",
+    "id_of_ref",
     "json_bytes",
     "lookup_response",
     "mutation_response",

@@ -54,6 +54,15 @@ Ref: TypeAlias = Annotated[str, Token(_accept_ref, _REF_FORM, REF_MAX_CHARS)]
 IdOrRef: TypeAlias = Annotated[str, Token(_accept_id_or_ref, "a record id, or $ and the ref of another item", 128)]
 
 
+class UnknownRef(Exception):
+    """A ``$ref`` that no item of the batch bears; ``field`` is its path in its own item."""
+
+    def __init__(self, ref: str, field: str) -> None:
+        super().__init__(ref, field)
+        self.ref = ref
+        self.field = field
+
+
 class BatchItem(Arguments):
     """One record. An id of it, and ``[[$ref|label]]`` in a page's body, may be ``$`` and the ref of another item."""
 
@@ -117,11 +126,14 @@ class BatchItem(Arguments):
         """The arguments of the create or edit, with every ``$ref`` replaced by its id; ``ids`` has all refs.
 
         ``fields`` and the body are not looked into: only the ontology and a parser know what is an id there. Raises
-        ``KeyError`` with the ref that no item bears.
+        :class:`UnknownRef` for one that no item bears.
         """
         model = _MODELS[self.kind]
         given = {name: getattr(self, name) for name in model.model_fields}
-        filled = {name: _filled(value, ids) if name in _ID_FIELDS else value for name, value in given.items()}
+        filled = {
+            name: _filled(value, ids, _alias(self, name)) if name in _ID_FIELDS else value
+            for name, value in given.items()
+        }
         return model.model_construct(None, **{name: value for name, value in filled.items() if value is not None})
 
 
@@ -148,10 +160,19 @@ class PublishBatchRequest(FencedRequest):
 _ID_FIELDS: Final = ("dependencies", "entities", "owner", "source_page", "from_id", "to_id")
 
 
-def _filled(value: str | tuple[str, ...] | None, ids: Mapping[str, str]) -> str | tuple[str, ...] | None:
+def id_of_ref(value: str, ids: Mapping[str, str], field: str) -> str:
+    """The id that a value stands for: itself, or that of the item whose ref it names. Raises :class:`UnknownRef`."""
+    if not value.startswith("$"):
+        return value
+    if value[1:] not in ids:
+        raise UnknownRef(value[1:], field)
+    return ids[value[1:]]
+
+
+def _filled(value: str | tuple[str, ...] | None, ids: Mapping[str, str], field: str) -> str | tuple[str, ...] | None:
     if isinstance(value, tuple):
-        return tuple(ids[item[1:]] if item.startswith("$") else item for item in value)
-    return ids[value[1:]] if value is not None and value.startswith("$") else value
+        return tuple(id_of_ref(item, ids, f"{field}[{index}]") for index, item in enumerate(value))
+    return None if value is None else id_of_ref(value, ids, field)
 
 
 def _of_field(error: PydanticCustomError, field: str) -> PydanticCustomError:

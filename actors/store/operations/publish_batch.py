@@ -23,6 +23,8 @@ from messages.tools import (
     PageArguments,
     PublishBatchRequest,
     RelationshipArguments,
+    UnknownRef,
+    id_of_ref,
 )
 from storage.ontology import FieldType
 from storage.records import EvidenceCitation, normalise_name
@@ -68,7 +70,7 @@ def _content(context: OperationContext, item: BatchItem, refs: Mapping[str, str]
             case PageArguments():
                 known = context.session.ontology.page_type(content.type)
                 fields = _filled(content.fields, {} if known is None else known.fields, refs)
-                body = fill_wikilinks(content.body, refs)
+                body = _filled_body(content.body, refs)
                 return content.model_copy(update={"fields": fields, "body": body})
             case RelationshipArguments():
                 label = context.session.ontology.relationship_type(content.label)
@@ -78,10 +80,10 @@ def _content(context: OperationContext, item: BatchItem, refs: Mapping[str, str]
                 return content
             case _:
                 assert_never(content)
-    except KeyError as error:
+    except UnknownRef as error:
         raise InvalidArgument(
-            f"{at[:-1]} names ${error.args[0]}, and no item of the batch has that ref.",
-            field=at[:-1],
+            f"{at}{error.field} names ${error.ref}, and no item of the batch has that ref.",
+            field=f"{at}{error.field}",
             reason="unknown_ref",
             allowed=sorted(f"${ref}" for ref in refs),
         ) from None
@@ -93,17 +95,22 @@ def _filled(
     """The fields with refs replaced where the ontology says that a page is named."""
     if fields is None:
         return None
-    return {name: _filled_value(value, types.get(name), refs) for name, value in fields.items()}
+    return {name: _filled_value(value, types.get(name), refs, f"fields.{name}") for name, value in fields.items()}
 
 
-def _filled_value(value: JsonValue, kind: FieldType | None, refs: Mapping[str, str]) -> JsonValue:
+def _filled_value(value: JsonValue, kind: FieldType | None, refs: Mapping[str, str], at: str) -> JsonValue:
     if kind is None:
         return value
     if kind.type == "list" and isinstance(value, list):
-        return [_filled_value(item, kind.element, refs) for item in value]
-    if kind.type == "page" and isinstance(value, str) and value.startswith("$"):
-        return refs[value[1:]]
-    return value
+        return [_filled_value(item, kind.element, refs, f"{at}[{index}]") for index, item in enumerate(value)]
+    return id_of_ref(value, refs, at) if kind.type == "page" and isinstance(value, str) else value
+
+
+def _filled_body(body: str, refs: Mapping[str, str]) -> str:
+    try:
+        return fill_wikilinks(body, refs)
+    except KeyError as error:
+        raise UnknownRef(str(error.args[0]), "body") from None
 
 
 def _evidence(
@@ -150,21 +157,26 @@ def _draft(
 
 
 def _require_titles_apart(context: OperationContext, contents: list[BatchContent]) -> None:
-    """Refuse two new pages of one type and name, as a second create would be."""
+    """Refuse a new page whose title another page item of its type has after the batch, as a second create would be.
+
+    Edited pages count with the names that they get, wherever in the batch they stand; what they are called already
+    is found as for every create.
+    """
+    pages = [(index, one) for index, one in enumerate(contents) if isinstance(one, PageArguments)]
     taken: dict[tuple[str, str], int] = {}
-    for index, content in enumerate(contents):
-        if not isinstance(content, PageArguments) or content.id is not None:
-            continue
+    for index, content in sorted(pages, key=lambda page: page[1].id is None):
         known = context.session.ontology.page_type(content.type)
         page_type = content.type if known is None else known.name
-        names = {normalise_name(name) for name in (content.title, *(content.aliases or ()))}
         other = taken.get((page_type, normalise_name(content.title)))
-        if other is not None and not content.allow_same_title:
+        if other is not None and content.id is None and not content.allow_same_title:
             raise InvalidArgument(
                 f"items[{index}] has the title or an alias of items[{other}]; make them one page, or send "
                 "allowSameTitle: true.",
                 field=f"items[{index}].title",
                 reason="same_title",
             )
-        for name in names:
-            taken.setdefault((page_type, name), index)
+        entry = None if content.id is None else context.catalogue.one(content.id)
+        borne = () if entry is None else context.catalogue.names_of(entry.row)
+        for name in map(normalise_name, (content.title, *(content.aliases or ()))):
+            if name not in borne:
+                taken.setdefault((page_type, name), index)

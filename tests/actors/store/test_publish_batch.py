@@ -103,7 +103,8 @@ def test_a_batch_edits_pages_behind_their_fences(desk: Desk) -> None:
         ({"kind": "claim", "claim_kind": None}, InvalidArgument, "items[1].claim_kind"),
         ({"kind": "claim", "label": "works_at"}, InvalidArgument, "items[1].label"),
         ({"kind": "claim", "entities": ["nobody"]}, InvalidArgument, "items[1].entities[0]"),
-        ({"kind": "claim", "entities": ["$nobody"]}, InvalidArgument, "items[1]"),
+        ({"kind": "claim", "entities": ["$nobody"]}, InvalidArgument, "items[1].entities[0]"),
+        ({"kind": "claim", "owner": "$nobody"}, InvalidArgument, "items[1].owner"),
         ({"kind": "claim", "entities": ["$first claim"]}, InvalidArgument, "items[1].entities[0]"),
         ({"kind": "page"}, InvalidArgument, "items[1].title"),
     ],
@@ -153,6 +154,31 @@ def test_a_create_never_quietly_doubles_a_page_in_a_batch_either(desk: Desk) -> 
     assert (error.fields["field"], error.fields["reason"]) == ("items[2].title", "same_title")
     saved = desk.call("publish_batch", batch(desk, page("Sam"), page("SAM", allowSameTitle=True)))
     assert len(items_of(saved)) == 2
+
+
+def test_an_edit_of_the_batch_that_takes_the_title_of_a_create_is_refused(desk: Desk) -> None:
+    old = desk.page("Alex", "person")
+    renamed = {**page("Sam"), **desk.observed(old["id"])}
+    for items in ((page("sam"), renamed), (renamed, page("sam"))):
+        error = desk.fails("publish_batch", batch(desk, *items))
+        at = next(index for index, item in enumerate(items) if item["title"] == "sam")
+        assert (error.fields["field"], error.fields["reason"]) == (f"items[{at}].title", "same_title")
+    rejected = desk.call("publish_batch", batch(desk, {**renamed, "title": "Alex"}, page("alex")))
+    assert (rejected["state"], rejected["reason"]) == ("rejected", "same_title")
+    desk.call("publish_batch", batch(desk, renamed, page("sam", allowSameTitle=True)))
+
+
+@pytest.mark.parametrize(
+    ("item", "field"),
+    [
+        ({"body": "Ask [[$nobody]]."}, "body"),
+        ({"type": "project", "fields": {"lead": "$nobody"}}, "fields.lead"),
+        ({"dependencies": ["$alex", "$nobody"]}, "dependencies[1]"),
+    ],
+)
+def test_a_ref_that_no_item_has_is_named_with_its_place(desk: Desk, item: JsonObject, field: str) -> None:
+    error = desk.fails("publish_batch", batch(desk, page("Alex", "alex"), {**page("Plan"), **item}))
+    assert (error.fields["field"], error.fields["reason"]) == (f"items[1].{field}", "unknown_ref")
 
 
 def test_page_items_are_held_to_their_budgets_and_none_is_saved(desk: Desk) -> None:
