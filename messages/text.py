@@ -56,6 +56,11 @@ def is_one_line(text: str) -> bool:
     return _LINE_BREAKING.search(text) is None
 
 
+def one_line(text: str) -> str:
+    """``text`` on one line, as :func:`is_one_line` asks: line breaks, controls and runs of white space as one space."""
+    return " ".join(_LINE_BREAKING.sub(" ", text).split())
+
+
 def without_html_comments(text: str) -> str:
     """``text`` as a reader of the rendered page sees it: comments gone, outer white space trimmed."""
     return _HTML_COMMENT.sub("", text).strip() if "<!--" in text else text.strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from messages.text import one_line
 from storage.records import utf16
 
 TITLE_UNITS: Final = 80
@@ -15,7 +16,7 @@ _ABBREVIATION: Final = re.compile(r"(?:^|\s)[A-Z][a-z]{0,2}\.$")
 
 def claim_title(text: str) -> str:
     """The first sentence, at most 80 units and cut at a word (decisions.md section 5, Duplicates)."""
-    line = " ".join(text.split())
+    line = one_line(text)
     ends = (found.start() for found in _SENTENCE_END.finditer(line))
     sentence = line[: next((end for end in ends if not _ABBREVIATION.search(line, 0, end)), len(line))]
     if utf16.length(sentence) <= TITLE_UNITS:

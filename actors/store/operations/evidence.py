@@ -19,10 +19,20 @@ def attached(
 ) -> tuple[EvidenceCitation, ...]:
     """The citations that the arguments of a field stand for, completed from the source's own descriptor.
 
-    A finished upload may be cited as well as a source that a record cites already. Raises ``EvidenceInvalid`` for a
-    file that nothing in this partition retains under that hash.
+    A finished upload may be cited as well as a source that a record cites already. Each is in the place of its
+    argument, repeats included: :func:`distinct` leaves them out. Raises ``EvidenceInvalid`` for a file that nothing in
+    this partition retains under that hash.
     """
     return tuple(_citation(context, argument, f"{field}[{index}]") for index, argument in enumerate(arguments))
+
+
+def distinct(*citations: EvidenceCitation) -> tuple[EvidenceCitation, ...]:
+    """Citations for a record, each once, in their order."""
+    kept: list[EvidenceCitation] = []
+    for citation in citations:
+        if citation not in kept:
+            kept.append(citation)
+    return tuple(kept)
 
 
 def unverified(

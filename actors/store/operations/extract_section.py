@@ -14,13 +14,14 @@ from actors.store.needs import NeedEvidence
 from actors.store.operations.budget import related
 from actors.store.operations.context import OperationContext, Outcome, check_fences, earlier_receipt
 from actors.store.operations.drafts import Draft, Drafts
-from actors.store.operations.evidence import attached, unverified
+from actors.store.operations.evidence import attached, distinct, unverified
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.same_title import same_title
 from actors.store.operations.validity import require_valid_page
-from messages.errors import InvalidArgument
+from messages.errors import InvalidArgument, LimitExceeded
 from messages.json_types import JsonObject
 from messages.tools import ExtractSectionRequest
+from messages.vocabulary import LIST_ARGUMENT_MAX_ITEMS
 from storage.records import (
     EvidenceCitation,
     ParsedRecord,
@@ -186,11 +187,8 @@ def _with_section(
     drafts: Drafts, destination: _Page, moved: Extracted, evidence: Sequence[EvidenceCitation]
 ) -> Draft:
     before = destination.record
-    every = list(before.evidence)
-    for citation in evidence:
-        if citation not in every:
-            every.append(citation)
-    after = replace(before, evidence=tuple(every))
+    added = [citation for citation in distinct(*evidence) if citation not in before.evidence]
+    after = replace(before, evidence=(*before.evidence, *added))
     if destination.entry is not None:
         return drafts.revise(destination.entry, after, moved.destination_body)
     return drafts.create(replace(after, body=moved.destination_body))
@@ -227,6 +225,14 @@ def _claims(
                 "The section links to a claim that was written by a newer version and is read only here.",
                 field="source",
                 reason="newer_format",
+                id=entry.id,
+            )
+        if len(entities) > LIST_ARGUMENT_MAX_ITEMS:
+            raise LimitExceeded(
+                f"The section links to a claim that would have {len(entities)} entities, more than "
+                f"{LIST_ARGUMENT_MAX_ITEMS}; remove one with knowledge_annotate first.",
+                field="source",
+                limit=LIST_ARGUMENT_MAX_ITEMS,
                 id=entry.id,
             )
         yield drafts.revise(entry, replace(before, entities=entities))

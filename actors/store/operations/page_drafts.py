@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.drafts import Draft, Drafts
+from actors.store.operations.evidence import distinct
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.same_title import same_title
 from actors.store.operations.validity import require_valid_page
@@ -60,7 +61,7 @@ def _created(
         aliases=arguments.aliases or (),
         tags=arguments.tags or (),
         dependencies=drafts.records(arguments.dependencies or (), f"{at}dependencies"),
-        evidence=evidence,
+        evidence=distinct(*evidence),
     )
     return drafts.create(record)
 
@@ -90,15 +91,19 @@ def _edited(
         aliases=before.aliases if arguments.aliases is None else arguments.aliases,
         tags=before.tags if arguments.tags is None else arguments.tags,
         dependencies=dependencies,
-        evidence=(*before.evidence, *(item for item in evidence if item not in before.evidence)),
+        evidence=(*before.evidence, *(item for item in distinct(*evidence) if item not in before.evidence)),
     )
     body, line_end_added = in_line_ends_of(context.session.source(entry), before.body, arguments.body)
     return drafts.revise(entry, after, body, line_end_added=line_end_added)
 
 
 def in_line_ends_of(original: bytes, before: str, body: str) -> tuple[str, bool]:
-    """A complete new body in the page's own line ends, ending with one as the page did before; whether that is new."""
-    newline = "\r\n" if b"\r\n" in original else "\n"
+    """A complete new body in the page's own line ends, ending with one as the page did before; whether that is new.
+
+    The body's line ends are its own, most of them where they differ; a body without any has those of the file.
+    """
+    windows, every = before.count("\r\n"), before.count("\n")
+    newline = "\r\n" if (2 * windows > every if every else b"\r\n" in original) else "\n"
     if newline == "\r\n" and "\r" not in body:
         body = body.replace("\n", "\r\n")
     ended = not before or before.endswith(("\n", "\r"))

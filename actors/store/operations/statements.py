@@ -12,10 +12,11 @@ from actors.store.needs import NeedEvidence
 from actors.store.operations.claim_titles import claim_title
 from actors.store.operations.context import OperationContext, Outcome, check_fences, earlier_receipt
 from actors.store.operations.drafts import Draft, Drafts
-from actors.store.operations.evidence import attached, unverified
+from actors.store.operations.evidence import attached, distinct, unverified
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.validity import require_valid_relationship
 from messages.errors import InvalidArgument
+from messages.text import one_line
 from messages.tools import (
     AnnotateRequest,
     ClaimArguments,
@@ -67,7 +68,7 @@ def annotate(context: OperationContext, request: AnnotateRequest) -> Outcome:
         continuity=_given(continuity, before.continuity),
         fixture=_given(request.fixture, before.fixture),
         entities=_given(entities, before.entities),
-        evidence=(*before.evidence, *(item for item in evidence if item not in before.evidence)),
+        evidence=(*before.evidence, *(item for item in distinct(*evidence) if item not in before.evidence)),
     )
     if request.id in after.continuity:
         raise InvalidArgument("A record does not continue itself.", field="continuity", reason="itself")
@@ -130,7 +131,7 @@ def draft_relationship(
     known = context.session.ontology.relationship_type(arguments.label)
     label = arguments.label if known is None else known.name
     title = arguments.title or utf16.clip(
-        f"{drafts.title_of(source)} {label} {drafts.title_of(target)}", TITLE_MAX_CHARS
+        one_line(f"{drafts.title_of(source)} {label} {drafts.title_of(target)}"), TITLE_MAX_CHARS
     )
     record = replace(
         _statement(drafts, arguments, evidence, record_id=record_id, kind="relationship", at=at),
@@ -184,7 +185,7 @@ def _statement(
         recorded_at="",
         updated_at="",
         attribution=arguments.attribution,
-        evidence=evidence,
+        evidence=distinct(*evidence),
         owner=None if arguments.owner is None else drafts.page(arguments.owner, f"{at}owner"),
         occurred_at=_interval(arguments.occurred_at),
         due_at=_interval(arguments.due_at),

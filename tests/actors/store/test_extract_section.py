@@ -7,6 +7,7 @@ import pytest
 from messages.errors import (
     EvidenceInvalid,
     InvalidArgument,
+    LimitExceeded,
     NotFound,
     OntologyChanged,
     RequestIdReused,
@@ -428,6 +429,18 @@ def test_claims_that_name_a_page_merged_into_the_source_name_the_source(desk: De
     claim(desk, "c1", "old")
     made = new_id(extract(desk, "src", "A", NEW))
     assert entities_of(desk, "c1") == (made, "old")
+
+
+def test_no_claim_gets_more_than_a_hundred_entities(desk: Desk) -> None:
+    full = [f"other-{number}" for number in range(99)]
+    write_note(desk.folder(), "claims/full.md", claim_file("full", "Full.", entities=["source", *full]))
+    page(desk, "source", "Source", "# A\n\nSee [[full]].\n")
+    given = arguments(desk, "source", "A", NEW)
+    before = files_of(desk)
+    error = desk.fails("extract_section", given)
+    assert isinstance(error, LimitExceeded)
+    assert (error.fields["field"], error.fields["id"]) == ("source", "full")
+    assert files_of(desk) == before
 
 
 def test_claims_no_longer_active_stay_as_they_are(desk: Desk) -> None:

@@ -364,6 +364,7 @@ def test_recorded_times_rise_strictly_within_a_partition(desk: Desk) -> None:
         ("word " * 40, ("word " * 15).strip() + "…"),
         ("🙂" * 60, "🙂" * 39 + "…"),
         ("x" * 200, "x" * 79 + "…"),
+        ("a\x07b \x1b[31mred\x9f", "a b [31mred"),
     ],
 )
 def test_a_title_is_the_first_sentence_at_most_80_units_cut_at_a_word(text: str, title: str) -> None:

@@ -523,3 +523,40 @@ def test_allow_same_title_creates_a_page_beside_one_that_cannot_be_read(desk: De
     only_file(desk).write_text("no envelope any more", "utf-8")
     desk.page("Garden Pilot", allowSameTitle=True)
     assert len(list(desk.folder().rglob("*.md"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "body", "kept"),
+    [
+        ("\r\n---\r\n\r\n", "a\nb\n", "a\nb\n"),
+        ("\n---\n\n", "a\r\nb\n\nc\n", "a\nb\n\nc\n"),
+        ("\n---\n\n", "a\r\nb\r\n\r\nc\n", "a\r\nb\r\n\r\nc\r\n"),
+        ("\r\n---\r\n\r\n", "one line", "a\r\nb\r\n\r\nc"),
+    ],
+)
+def test_a_new_body_has_the_line_ends_of_the_body_that_it_replaces(
+    desk: Desk, file: str, body: str, kept: str
+) -> None:
+    """A body that was read and is sent back as it was must not grow by what the frontmatter's lines end with."""
+    head, _, _ = page_file("hand", "Hand").partition("\n---\n")
+    newline = file[: file.index("-")]
+    write_note(desk.folder(), "projects/hand.md", head.replace("\n", newline) + file + body)
+    edit(desk, "hand", body=kept.replace("\r\n", "\n"))
+    assert (desk.folder() / "projects/hand.md").read_bytes().endswith((file + kept).encode())
+
+
+def test_a_body_over_its_budget_that_is_sent_back_as_it_was_is_never_rejected(desk: Desk) -> None:
+    head, _, _ = page_file("hand", "Hand").partition("\n---\n")
+    body = "a line\n" * 4_000
+    write_note(desk.folder(), "projects/hand.md", head.replace("\n", "\r\n") + "\r\n---\r\n\r\n" + body)
+    answer = desk.call("save_page", {**fenced(desk, "hand"), "title": "Hand", "type": "project", "body": body})
+    assert answer["revision"] == 2
+
+
+def test_evidence_that_is_given_twice_is_kept_once(desk: Desk) -> None:
+    source = desk.retained("The plan.")
+    page = desk.page("Plan", attachments=[source, {**source, "start_line": 1}, source])
+    edit(desk, page["id"], attachments=[source, {**source, "quote": "plan"}, {**source, "quote": "plan"}])
+    evidence = desk.record(page["id"], includeEvidence=True)["evidence"]
+    assert isinstance(evidence, list)
+    assert len(evidence) == 3

@@ -30,6 +30,23 @@ def files_of(desk: Desk) -> set[Path]:
 # --- claims -------------------------------------------------------------------------------------------------------
 
 
+def test_evidence_that_a_statement_names_twice_is_kept_once(desk: Desk) -> None:
+    evidence = desk.retained(PASSAGE, start_line=1)
+    saved = desk.call("create_claim", claim(desk, evidence=[evidence, evidence]))
+    more = desk.retained("More.")
+    desk.call("annotate", fenced(desk, saved["id"], evidence=[more, evidence, more]))
+    kept = desk.record(saved["id"], includeEvidence=True)["evidence"]
+    assert isinstance(kept, list)
+    assert len(kept) == 2
+
+
+def test_the_title_that_a_statement_is_given_is_one_line(desk: Desk) -> None:
+    write_note(desk.folder(), "people/hand.md", page_file("hand", "Two\nlines\x07", type="person"))
+    other = desk.page("Sam", "person")["id"]
+    joined = desk.call("create_relationship", relationship(desk, "hand", other, "related_to"))
+    assert desk.record(joined["id"])["title"] == "Two lines related_to Sam"
+
+
 def test_a_claim_is_stored_with_everything_that_was_said_of_it(desk: Desk) -> None:
     project, person = desk.page("Garden Pilot"), desk.page("Alex", "person")
     evidence = desk.retained(PASSAGE, start_line=1, end_line=1, quote="deliver the release on Friday")
