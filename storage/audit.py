@@ -199,19 +199,6 @@ class StoreAudit:
         """Close the connection; idempotent."""
         self._db.close()
 
-    def _folder(self, path: str) -> int | None:
-        """A folder of the vault, or ``None`` where there is none."""
-        try:
-            vault = files.open_root(self._layout.vault, at="audit.folder")
-            try:
-                return files.open_folder(vault, path, at="audit.folder")
-            finally:
-                files.close(vault)
-        except OSError as error:
-            if error.errno in _ABSENT:
-                return None
-            raise StoreUnavailable("A folder of the vault cannot be opened.", reason="unreadable") from error
-
     def _left_behind(self, name: str, request_id: str, key: str) -> bool:
         """Whether a crash left it: part of a copy, or of an upload whose row is not there. Others are unfinished."""
         if name.startswith(COPY_PREFIX):

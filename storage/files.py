@@ -144,25 +144,7 @@ def close(fd: int) -> None:
 
 def open_file(folder_fd: int, name: str, *, at: str) -> tuple[int, os.stat_result]:
     """Open ``name`` for reading: regular, one link, no symbolic link. The caller closes the descriptor."""
-    with effect(at):
-        try:
-            fd = os.open(name, _READ_FLAGS, dir_fd=folder_fd)
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise UnsafeFile(name, "symlink") from None
-            if error.errno == errno.ENXIO:
-                raise UnsafeFile(name, "not_regular") from None
-            raise
-        try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise UnsafeFile(name, "not_regular")
-            if status.st_nlink > 1:
-                raise UnsafeFile(name, "hardlink")
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd, status
+    return _open_plain(folder_fd, name, _READ_FLAGS, at)
 
 
 def read_open(fd: int, name: str, status: os.stat_result, *, limit: int, at: str) -> bytes:
@@ -256,9 +238,15 @@ def open_to_write(folder_fd: int, name: str, *, at: str) -> tuple[int, os.stat_r
 
     Only for a file of ours that nothing refers to yet. The caller closes the descriptor.
     """
+    return _open_plain(folder_fd, name, _WRITE_FLAGS, at)
+
+
+def _open_plain(folder_fd: int, name: str, flags: int, at: str) -> tuple[int, os.stat_result]:
+    """A regular file of one name, opened by that name and no other; looked at after it is open, so nothing comes
+    between."""
     with effect(at):
         try:
-            fd = os.open(name, _WRITE_FLAGS, dir_fd=folder_fd)
+            fd = os.open(name, flags, dir_fd=folder_fd)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise UnsafeFile(name, "symlink") from None

@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
 from host_bridge.bridge import KnowledgeBridge
-from host_bridge.mcp import McpHost
 from messages.errors import Denied, WritesDisabled
 from messages.json_types import JsonObject, JsonValue
 from messages.vocabulary import PRIVATE
-from tests.host_bridge.mcp_session import Served, only_text
-from tests.kit.leaks import nothing_left
+from tests.host_bridge.doors import Door, bridge, door
 from tests.kit.store import GROUP, MAIN, failure, items_of, only_store, open_bridge, remember, request_id
 
-Door = Callable[[str, JsonObject], JsonObject]
-
-
-@pytest.fixture
-def bridge(tmp_path: Path) -> Iterator[KnowledgeBridge]:
-    with nothing_left(), open_bridge(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture(params=["bridge", "mcp"])
-def door(bridge: KnowledgeBridge, request: pytest.FixtureRequest) -> Iterator[Door]:
-    """Calls a tool and gives its answer, as a program or as an MCP client."""
-    if request.param == "bridge":
-        yield lambda tool, arguments: bridge.call(tool, arguments, MAIN)
-        return
-    host = McpHost(bridge)
-    served = Served(host)
-    served.open()
-    numbers = iter(range(1_000))
-
-    def call(tool: str, arguments: JsonObject) -> JsonObject:
-        served.request(next(numbers), "tools/call", {"name": tool, "arguments": arguments})
-        result = served.result()
-        assert not result.get("isError"), only_text(result)
-        answer: JsonObject = json.loads(only_text(result))
-        return answer
-
-    yield call
-    served.close()
-    host.close()
+__all__ = ["bridge", "door"]
 
 
 def page(bridge: KnowledgeBridge, title: str, number: int, **more: JsonValue) -> JsonObject:
@@ -73,10 +39,10 @@ def approval(saved: JsonObject, number: int, **more: JsonValue) -> JsonObject:
 
 def test_an_approval_and_its_repeat_give_one_receipt_through_every_door(bridge: KnowledgeBridge, door: Door) -> None:
     saved = page(bridge, "Plan", 1)
-    receipt = door("knowledge_recall", approval(saved, 2, triggers=["release"]))
+    receipt = door("recall", **approval(saved, 2, triggers=["release"]))
     assert (receipt["id"], receipt["revision"]) == (saved["id"], 2)
-    assert door("knowledge_recall", approval(saved, 2, triggers=["release"])) == receipt
-    rows = listed(door("knowledge_history", {"id": saved["id"]}), "rows")
+    assert door("recall", **approval(saved, 2, triggers=["release"])) == receipt
+    rows = listed(door("history", id=saved["id"]), "rows")
     [row] = [row for row in rows if row["operation"] == "recall"]
     assert row["actor"] == "main"
 
@@ -92,10 +58,8 @@ def test_approval_requires_writes_enabled_and_the_owner(bridge: KnowledgeBridge,
 
 def test_a_manifest_is_compared_with_the_source_pages(bridge: KnowledgeBridge, door: Door) -> None:
     saved = page(bridge, "Notes", 1, type="source", fields={"key": "notes.md", "size": 10})
-    answer = door(
-        "knowledge_source_check",
-        {"sources": [{"key": "notes.md", "size": 11}, {"key": "plan.md", "size": 1}], "complete": True},
-    )
+    sources: list[JsonValue] = [{"key": "notes.md", "size": 11}, {"key": "plan.md", "size": 1}]
+    answer = door("source_check", sources=sources, complete=True)
     assert answer["counts"] == {"new": 1, "changed": 1}
     changed = {
         "state": "changed",
@@ -116,11 +80,11 @@ def test_records_and_their_links_are_verified_and_evidence_that_changed_is_found
     [claim] = items_of(remember(bridge, "It ships on Friday.", 3))
     ids = [linking["id"], claim["id"]]
     links = [{"from": linking["id"], "to": saved["id"]}, {"from": saved["id"], "to": linking["id"]}]
-    answer = door("knowledge_verify", {"ids": ids, "expectedLinks": links})
+    answer = door("verify", ids=ids, expectedLinks=links)
     assert [found["state"] for found in listed(answer, "records")] == ["problems", "ok"]
     assert [found["state"] for found in listed(answer, "links")] == ["present", "missing"]
     [excerpt] = (only_store(bridge.state_dir).partition(PRIVATE) / "artifacts").glob("*/excerpt.txt")
     excerpt.write_text("tampered", "utf-8")
-    [changed] = listed(door("knowledge_verify", {"ids": [claim["id"]]}), "records")
+    [changed] = listed(door("verify", ids=[claim["id"]]), "records")
     assert changed["state"] == "problems"
     assert "hash_mismatch" in json.dumps(changed["evidence"])

@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from host_bridge.bridge import KnowledgeBridge
-from host_bridge.mcp import McpHost
 from messages.errors import InvalidArgument, KnowledgeError, StaleFence
 from messages.json_types import JsonObject, JsonValue
 from messages.vocabulary import PRIVATE
-from tests.host_bridge.mcp_session import Served, mapping, only_text
-from tests.kit.leaks import nothing_left
-from tests.kit.store import MAIN, items_of, only_store, open_bridge, remembering, request_id
+from tests.host_bridge.doors import Door, bridge, door
+from tests.host_bridge.mcp_session import mapping
+from tests.kit.store import MAIN, items_of, only_store, remembering, request_id
 
-
-class Door(Protocol):
-    def __call__(self, tool: str, **arguments: JsonValue) -> JsonObject: ...
-
-
-@pytest.fixture
-def bridge(tmp_path: Path) -> Iterator[KnowledgeBridge]:
-    with nothing_left(), open_bridge(tmp_path) as opened:
-        yield opened
-
-
-@pytest.fixture(params=["python", "mcp"])
-def door(bridge: KnowledgeBridge, request: pytest.FixtureRequest) -> Iterator[Door]:
-    """One way in; what it refuses it raises as the code that the caller sees."""
-    if request.param == "python":
-        yield lambda tool, **arguments: bridge.call(f"knowledge_{tool}", arguments, MAIN)
-        return
-    host = McpHost(bridge)
-    served = Served(host, profile="full")
-    served.open()
-
-    def call(tool: str, **arguments: JsonValue) -> JsonObject:
-        served.request(tool, "tools/call", {"name": f"knowledge_{tool}", "arguments": arguments})
-        result = served.result()
-        answer: JsonObject = json.loads(only_text(result))
-        if result.get("isError"):
-            raise AssertionError(answer)
-        return answer
-
-    try:
-        yield call
-    finally:
-        served.close()
-        host.close()
+__all__ = ["bridge", "door"]
 
 
 def numbers() -> Iterator[str]:
