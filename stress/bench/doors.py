@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -57,10 +58,12 @@ def beside_rebuild(store: BenchStore, rounds: int) -> Iterator[Row]:
 
 
 def mcp(store: BenchStore, rounds: int) -> Iterator[Row]:
-    """Writes and searches of one MCP client through ``knowledge mcp`` and the owner it starts."""
+    """Writes and searches of one MCP client through ``knowledge mcp`` and the owner it starts, in everyday use: after
+    the first commit of a vault that was just made."""
     words = store.words()
     with _McpClient(store.state_dir) as client:
         client.call("knowledge_grep", {"query": words.words[0]})  # the owner is up and the index is built
+        client.wait_for_git()
         asked: list[JsonObject] = []
         taken = interleave(
             [
@@ -129,6 +132,17 @@ class _McpClient:
         if not isinstance(result, dict) or result.get("isError"):
             raise RuntimeError(f"{tool} failed: {result}")
         return result
+
+    def wait_for_git(self) -> None:
+        """Until every publication has its commit, or for two minutes."""
+        for _ in range(600):
+            status = self.call("knowledge_status", {})
+            assert isinstance(status, dict)
+            [block] = status["content"]
+            git = json.loads(block["text"])["git"]
+            if git["state"] != "pending" or not git["pending"]:
+                return
+            time.sleep(0.2)
 
     def _request(self, method: str, params: JsonObject) -> JsonValue:
         self._number += 1
