@@ -221,12 +221,14 @@ class CatalogueWriter:
             row = db.last_insert_rowid
         else:
             db.execute(f"UPDATE record SET ({_COLUMNS}) = ({marks}) WHERE row = ?", (*values, row))
-        self._put_details(db, number, row, record)
+        self._put_details(db, number, row, record, field_pages(ontology, record, page_type))
         self._put_findings(db, number, parsed.path, findings)
         keys = link_keys(record.body, parsed.path) if record.kind == "page" else ()
         links.follow(before, links.identity(row), keys)
 
-    def _put_details(self, db: Database, number: int, row: int, record: Record) -> None:
+    def _put_details(
+        self, db: Database, number: int, row: int, record: Record, named_in_fields: Sequence[str]
+    ) -> None:
         names = {(normalise_name(record.title), "title")} | {(normalise_name(a), "alias") for a in record.aliases}
         db.execute_many(
             "INSERT OR IGNORE INTO name (partition, normalised, row, source) VALUES (?, ?, ?, ?)",
@@ -236,9 +238,10 @@ class CatalogueWriter:
             "INSERT OR IGNORE INTO tag (partition, tag, row) VALUES (?, ?, ?)",
             [(number, tag, row) for tag in record.tags],
         )
+        named = [*references(record), *(("field", target) for target in named_in_fields)]
         db.execute_many(
             "INSERT OR IGNORE INTO reference (partition, target, role, row, position) VALUES (?, ?, ?, ?, ?)",
-            [(number, target, role, row, position) for position, (role, target) in enumerate(references(record))],
+            [(number, target, role, row, position) for position, (role, target) in enumerate(named)],
         )
         db.execute_many(
             "INSERT OR IGNORE INTO citation (partition, path, sha256, row, position) VALUES (?, ?, ?, ?, ?)",
@@ -320,6 +323,24 @@ def judged_alone(ontology: Ontology, record: Record, resolved_type: str) -> list
 
 def _nobody(record_id: str) -> str | None:
     return None
+
+
+def field_pages(ontology: Ontology, record: Record, page_type: str) -> list[str]:
+    """The ids in the fields that name pages by the ontology, each once."""
+    if not record.fields:
+        return []
+    known = ontology.relationship_type(page_type) if record.kind == "relationship" else ontology.page_type(page_type)
+    fields = {} if known is None else known.fields
+    found: dict[str, None] = {}
+    for name, value in record.fields.items():
+        kind = fields.get(name)
+        if kind is not None and kind.type == "list":
+            kind = kind.element
+        if kind is not None and kind.type == "page":
+            values = value if isinstance(value, list | tuple) else [value]
+            # Digits alone are an id too, though YAML reads them as a number.
+            found |= dict.fromkeys(str(item) for item in values if isinstance(item, str) or type(item) is int)
+    return list(found)
 
 
 SOURCE_KEY_ROLE: Final = "source_key"

@@ -20,7 +20,7 @@ from storage.state.catalogue_reader import Entry
 from storage.state.page_graph import PageGraph
 
 Why: TypeAlias = Literal[
-    "dependency", "entity", "owner", "source_page", "continuity", "relationship", "link", "mention"
+    "dependency", "entity", "owner", "source_page", "continuity", "field", "relationship", "link", "mention"
 ]
 
 IMPACT_MAX: Final = 100
@@ -35,6 +35,7 @@ _ROLES: Final[tuple[tuple[Why, tuple[str, ...]], ...]] = (
     ("owner", ("owner",)),
     ("source_page", ("source_page",)),
     ("continuity", ("continuity",)),
+    ("field", ("field",)),
 )
 
 

@@ -263,6 +263,23 @@ def test_what_names_a_page_that_was_merged_into_a_withdrawn_one_is_affected(desk
     assert named == {about["id"]: "entity", joined["id"]: "relationship", resting["id"]: "dependency"}
 
 
+def test_a_field_that_names_the_page_is_affected_whenever_the_ontology_makes_it_one(desk: Desk) -> None:
+    alex = desk.page("Alexander Ito", "person")
+    fields: JsonObject = {"contact": alex["id"], "seen_by": [alex["id"]]}
+    write_note(desk.folder(), "notes/d.md", page_file("d1", "Big deal", type="bargain", fields=fields))
+    assert desk.call("records")["total"] == 1, "the type is unknown, so the page is invalid"
+    write_note(
+        desk.folder(),
+        "ontology.yaml",
+        "format: knowledge-ontology-v1\nextends: core\npages:\n  bargain:\n    description: A deal\n"
+        "    parent: entity\n    folder: bargains\n    fields:\n      contact: {type: page, of: [person]}\n"
+        "      seen_by: {type: list, of: {type: page}}\n",
+    )
+    assert desk.call("records")["total"] == 2
+    done = desk.call("withdraw", withdrawal(desk, alex["id"]))
+    assert affected(done) == {("d1", "field")}
+
+
 def test_impact_lists_at_most_a_hundred_records_and_counts_all(desk: Desk) -> None:
     page = desk.page("Hub")
     for number in range(105):
