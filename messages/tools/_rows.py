@@ -20,6 +20,9 @@ from messages.vocabulary import CLAIM_TEXT_MAX_CHARS, HASH_PREFIX_MIN_CHARS
 LIST_RESPONSE_MAX_BYTES: Final = 24 * 1024
 # What stands around the rows of a list: totals, offsets, a snapshot of at most 200 characters, a Git message.
 LIST_FRAME_BYTES: Final = 1024
+# What `"truncated":true,"text":,` and `"pages":[],` take beside their values.
+_TEXT_KEYS_BYTES: Final = 32
+_PAGES_KEY_BYTES: Final = 16
 
 Found: TypeAlias = Literal["found", "ambiguous", "missing"]
 
@@ -143,15 +146,51 @@ def json_bytes(value: JsonValue) -> int:
 def rows_within(
     rows: Iterable[JsonObject], max_bytes: int = LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES
 ) -> list[JsonObject]:
-    """The leading rows that fit into a 24 KiB response; always the first, so that paging moves on."""
+    """The leading rows that fit into a 24 KiB response; always the first, so that paging moves on.
+
+    A first row that would not fit alone has its text shortened (``truncated``) and then its later pages left out, as
+    ``omitted`` says: read the record itself.
+    """
     kept: list[JsonObject] = []
     size = 2
     for row in rows:
-        size += json_bytes(row) + 1
+        fitting = row if kept else _shortened(row, max_bytes - size - 1)
+        size += json_bytes(fitting) + 1
         if kept and size > max_bytes:
             break
-        kept.append(row)
+        kept.append(fitting)
     return kept
+
+
+def _shortened(row: JsonObject, max_bytes: int) -> JsonObject:
+    if json_bytes(row) <= max_bytes:
+        return row
+    shown: JsonObject = {key: value for key, value in row.items() if key not in ("pages", "truncated", "text")}
+    pages, text = row.get("pages"), row.get("text")
+    if isinstance(pages, list):
+        shown["omitted"] = ["pages"]
+    room = max_bytes - json_bytes(shown)
+    cut = text
+    if isinstance(cut, str):
+        while json_bytes(cut) > room - _TEXT_KEYS_BYTES and cut:
+            cut = clip_utf16(cut, utf16_length(cut) * 7 // 8)
+        room -= json_bytes(cut) + _TEXT_KEYS_BYTES
+    if isinstance(pages, list):
+        named: list[JsonValue] = []
+        room -= _PAGES_KEY_BYTES
+        for page in pages:
+            room -= json_bytes(page) + 1
+            if room < 0:
+                break
+            named.append(page)
+        if len(named) == len(pages):
+            del shown["omitted"]
+        shown["pages"] = named
+    if isinstance(cut, str):
+        if cut != text or row.get("truncated"):
+            shown["truncated"] = True
+        shown["text"] = cut
+    return shown
 
 
 def _head(row: Row, kind: str) -> JsonObject:

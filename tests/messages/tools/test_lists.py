@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from messages.json_types import JsonObject
+from messages.json_types import JsonObject, JsonValue
 from messages.tools import (
     ClaimRow,
     GitState,
@@ -220,3 +220,31 @@ def test_a_history_row_leaves_out_what_it_does_not_have() -> None:
 def test_sizes_are_those_of_compact_utf8_json() -> None:
     value: JsonObject = {"a": "知😀\n", "b": [1, None]}
     assert json_bytes(value) == len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def test_a_first_row_that_does_not_fit_alone_has_its_later_pages_left_out_and_says_so() -> None:
+    pages: list[JsonValue] = [{"id": f"p{n}", "title": "界" * 200} for n in range(100)]
+    row: JsonObject = {"id": "c", "kind": "claim", "pages": pages, "text": "x" * 4_000}
+    [shown] = rows_within([row])
+    assert json_bytes([shown]) <= 23 * 1024
+    assert (shown["id"], shown["text"], shown["omitted"]) == ("c", "x" * 4_000, ["pages"])
+    kept = shown["pages"]
+    assert isinstance(kept, list)
+    assert 0 < len(kept) < 100
+    assert kept == pages[: len(kept)]
+    assert "truncated" not in shown
+
+
+def test_a_first_row_whose_text_does_not_fit_alone_has_it_cut_between_characters() -> None:
+    row: JsonObject = {"id": "c", "pages": [{"id": "p", "title": "P"}], "text": "🙂" * 2_000}
+    [shown] = rows_within([row], 2_000)
+    assert json_bytes([shown]) <= 2_000
+    assert shown["truncated"] is True
+    assert set(str(shown["text"])) == {"🙂"}
+    assert "omitted" not in shown
+    assert shown["pages"] == row["pages"]
+
+
+def test_a_later_row_is_never_shortened_but_left_for_the_next_page() -> None:
+    long: JsonObject = {"id": "b", "text": "x" * 4_000}
+    assert rows_within([{"id": "a", "text": "short"}, long], 3_000) == [{"id": "a", "text": "short"}]
