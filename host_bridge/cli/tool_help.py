@@ -42,6 +42,7 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
             "attribution": "Ana, by mail",
         },
         "knowledge_attachment": {"id": _ID, "path": f"artifacts/{_UUID}/minutes.txt", "sha256": _HASH * 4},
+        "knowledge_connections": {"id": _ID, "direction": "claims"},
         "knowledge_correct": {
             **_FENCED, **_READ, "reason": "The date was moved.",
             "replacement": {"kind": "claim", "body": "The team ships on Monday.", "claim_kind": "commitment", **_SAID},

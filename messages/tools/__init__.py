@@ -28,6 +28,7 @@ from messages.tools._rows import (
 )
 from messages.tools.batch import BatchContent, BatchItem, PublishBatchRequest, UnknownRef, id_of_ref
 from messages.tools.catalogue import CATALOGUE, Action, Annotations, ToolSpec
+from messages.tools.connections import Connection, ConnectionsRequest, connections_response
 from messages.tools.evidence import (
     ATTACHMENT_CHUNK_BYTES,
     AttachFileRequest,
@@ -117,6 +118,8 @@ __all__ = [
     "Checked",
     "ClaimArguments",
     "ClaimRow",
+    "Connection",
+    "ConnectionsRequest",
     "ContentField",
     "CorrectRequest",
     "CreateClaimRequest",
@@ -190,6 +193,7 @@ __all__ = [
     "budget_rejection",
     "canonical_payload",
     "claim_text",
+    "connections_response",
     "flush_request_id",
     "grep_response",
     "grep_unavailable",

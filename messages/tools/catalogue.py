@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 from messages.tools._base import ToolRequest
 from messages.tools.batch import PublishBatchRequest
+from messages.tools.connections import ConnectionsRequest
 from messages.tools.evidence import (
     AttachFileRequest,
     AttachmentRequest,
@@ -128,6 +129,14 @@ _SPECS: Final = (
         "List saved records completely, page by page, filtered by kind, type, part of a title, date or origin. Use it "
         'for "all ..." questions, where ranked search proves nothing about what is missing. Follow nextOffset with '
         "unchanged filters and send snapshot back. For a topic use knowledge_grep.",
+    ),
+    _read(
+        ConnectionsRequest,
+        "Show what one record is connected with: incoming and outgoing relationships, dependents (records that declare "
+        "it as a dependency), claims about or owned by a page, links in its text, and backlinks from pages. Use it "
+        "after knowledge_record to look around, and before a correction to see what rests on it. One row per "
+        "connection, with its direction; follow nextOffset with unchanged filters and send snapshot back. historical "
+        "adds superseded records.",
     ),
     _write(
         RememberRequest,

@@ -61,6 +61,12 @@ class Entry:
         )
 
 
+CURRENT: Final = (
+    "r.lifecycle = 'active' AND r.valid = 1 AND r.fixture = 0 AND (r.expires_at IS NULL OR r.expires_at > ?)"
+)
+""":meth:`Entry.current` as a condition on the record ``r``; its one parameter is the time."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownFile:
     """A file as it was when it was last read; ``stamp`` is ``None`` when it must be read again."""

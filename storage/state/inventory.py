@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 from messages.vocabulary import AssertionOrigin, Partition, RecordKind
 from storage.records import normalise_name
-from storage.state.catalogue_reader import CatalogueReader, Entry
+from storage.state.catalogue_reader import CURRENT, CatalogueReader, Entry
 from storage.state.connection import Database, SqlValue
 
 TimeField: TypeAlias = Literal["occurred", "recorded", "updated", "due"]
@@ -41,7 +41,7 @@ def inventory(
     eligible = "r.valid = 1 AND r.fixture = 0"
     match filters.lifecycle:
         case "active":
-            conditions.append(f"r.lifecycle = 'active' AND {eligible} AND (r.expires_at IS NULL OR r.expires_at > ?)")
+            conditions.append(CURRENT)
             parameters.append(filters.now_ms)
         case "superseded":
             conditions.append(f"r.lifecycle = 'superseded' AND {eligible}")

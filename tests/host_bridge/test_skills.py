@@ -26,7 +26,6 @@ NAMES: Final = [
 
 NOT_YET: Final = frozenset(
     {
-        "knowledge_connections",
         "knowledge_timeline",
     }
 )

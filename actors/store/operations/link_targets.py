@@ -96,6 +96,18 @@ class AuthoredLinks:
                 unclear = unclear or led == "ambiguous"
         return "unclear" if unclear else "no"
 
+    def targets(self) -> Sequence[Entry]:
+        """The records that the links and pictures lead to, each once; :data:`TARGETS_FOLLOWED_MAX` are looked up."""
+        found: dict[int, Entry] = {}
+        for authored in self.found:
+            target = authored.target
+            if (target.kind, target.value) not in self._led and len(self._led) >= TARGETS_FOLLOWED_MAX:
+                break
+            led = self._lead(authored)
+            if isinstance(led, Entry):
+                found.setdefault(led.row, led)
+        return list(found.values())
+
     def follow(self) -> FollowedLinks:
         """Look each target up. Links to the web and to their own page work and are looked at no further."""
         units = Offsets(self.body)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.filters import types_of
-from actors.store.operations.rows import list_row
-from messages.errors import SnapshotChanged
+from actors.store.operations.rows import current_snapshot, list_row
 from messages.json_types import JsonObject
 from messages.tools import RecordsRequest, records_response
 from storage.records import bound_ms
@@ -14,9 +13,7 @@ from storage.state.inventory import InventoryFilters, inventory
 
 def records(context: OperationContext, request: RecordsRequest) -> JsonObject:
     """One page of every record that passes, in the order of recording; within 24 KiB."""
-    snapshot = f"{context.partition.kind}-{context.catalogue.change}"
-    if request.snapshot is not None and request.snapshot != snapshot:
-        raise SnapshotChanged("Records changed since the first page; start again from offset 0.", snapshot=snapshot)
+    snapshot = current_snapshot(context, request.snapshot)
     filters = InventoryFilters(
         kind=request.kind,
         types=types_of(context, request.type),

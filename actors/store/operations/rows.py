@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actors.store.operations.context import OperationContext
+from messages.errors import SnapshotChanged
 from messages.tools import ClaimRow, PageRow, RelationshipRow, Row
 from messages.vocabulary import TITLE_MAX_CHARS
 from storage.records import Record, format_instant, utf16
@@ -46,3 +47,11 @@ def list_row(context: OperationContext, entry: Entry, record: Record, *, titled:
                 lifecycle=entry.lifecycle,
                 assertion_origin=record.assertion_origin or "source",
             )
+
+
+def current_snapshot(context: OperationContext, sent: str | None) -> str:
+    """The snapshot that a page of a list is read from. Raises ``SnapshotChanged`` when ``sent`` is another one."""
+    snapshot = f"{context.partition.kind}-{context.catalogue.change}"
+    if sent is not None and sent != snapshot:
+        raise SnapshotChanged("Records changed since the first page; start again from offset 0.", snapshot=snapshot)
+    return snapshot

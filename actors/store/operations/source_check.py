@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from actors.store.operations.context import OperationContext, Outcome
-from messages.errors import SnapshotChanged
+from actors.store.operations.rows import current_snapshot
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import SourceArgument, SourceCheckRequest, SourceRow, source_check_response
 from messages.tools.source_check import SOURCE_KEY_MAX_CHARS
@@ -28,9 +28,7 @@ def source_check(context: OperationContext, request: SourceCheckRequest) -> Outc
     A hash on both sides decides alone; else size and time of change do, as far as both sides have them. A source that
     cannot be compared at all counts as changed: it has to be read again.
     """
-    snapshot = f"{context.partition.kind}-{context.catalogue.change}"
-    if request.snapshot is not None and request.snapshot != snapshot:
-        raise SnapshotChanged("Records changed since the first page; start again from offset 0.", snapshot=snapshot)
+    snapshot = current_snapshot(context, request.snapshot)
     types = context.session.ontology.types_within(SOURCE_TYPE)
     rows = [_compared(context, source, types) for source in request.sources]
     if request.complete:

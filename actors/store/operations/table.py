@@ -5,6 +5,7 @@ from __future__ import annotations
 from actors.store.operations.adopt import adopt
 from actors.store.operations.attach import attach
 from actors.store.operations.attach_file import attach_file
+from actors.store.operations.connections import connections
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.edit_body import edit_body
 from actors.store.operations.extract_section import extract_section
@@ -40,6 +41,7 @@ from messages.tools import (
     AttachFileRequest,
     AttachmentRequest,
     AttachRequest,
+    ConnectionsRequest,
     CorrectRequest,
     CreateClaimRequest,
     CreateRelationshipRequest,
@@ -87,6 +89,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return record(context, request)
         case RecordsRequest():
             return records(context, request)
+        case ConnectionsRequest():
+            return connections(context, request)
         case RememberRequest():
             return remember(context, request)
         case SavePageRequest():

@@ -14,8 +14,8 @@ from actors.store.needs import CitationKey, NeedEvidence
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.link_targets import AuthoredLinks
 from actors.store.operations.recall import recall_findings
+from actors.store.operations.rows import current_snapshot
 from actors.store.operations.validity import judged_beside_others
-from messages.errors import SnapshotChanged
 from messages.json_types import JsonObject
 from messages.tools import Checked, ExpectedLink, VerifiedLink, VerifiedRecord, VerifyRequest, verify_response
 from messages.tools.verify import LinkPresence, RecordState
@@ -53,9 +53,7 @@ class _Desk:
 
 def verify(context: OperationContext, request: VerifyRequest) -> Outcome:
     """The records of ``ids`` in their order, then the expected links. Raises ``SnapshotChanged``."""
-    snapshot = f"{context.partition.kind}-{context.catalogue.change}"
-    if request.snapshot is not None and request.snapshot != snapshot:
-        raise SnapshotChanged("Records changed since the first page; start again from offset 0.", snapshot=snapshot)
+    snapshot = current_snapshot(context, request.snapshot)
     items: list[_Item] = [*(request.ids or ()), *(request.expected_links or ())]
     desk = _Desk(context)
     chosen = list(_within_budget(desk, items[request.offset :]))

@@ -116,6 +116,11 @@ SAMPLES: Final[tuple[tuple[str, JsonObject], ...]] = (
             "snapshot": "17",
         },
     ),
+    ("knowledge_connections", {"id": PAGE_ID}),
+    (
+        "knowledge_connections",
+        {"id": PAGE_ID, "direction": "backlinks", "historical": True, "limit": 100, "offset": 20, "snapshot": "17"},
+    ),
     ("knowledge_remember", REMEMBER),
     (
         "knowledge_remember",

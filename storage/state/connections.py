@@ -1,0 +1,103 @@
+"""What a record is connected with: who names it, and whose bodies link to it, from the catalogue's indexes.
+
+Costs as much as the record has connections, whatever the partition holds. Reads only, on the thread that owns the
+connection. Source: tools.md (Listing and connections).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from storage.records import path_key
+from storage.state.catalogue_reader import CURRENT, CatalogueReader, Entry
+from storage.state.connection import SqlValue
+from storage.state.page_graph import is_current_page
+
+Direction: TypeAlias = Literal["incoming", "outgoing", "dependents", "claims", "links", "backlinks"]
+
+DIRECTIONS: Final[tuple[Direction, ...]] = ("incoming", "outgoing", "dependents", "claims", "links", "backlinks")
+"""In the order in which they are listed."""
+
+_ROLES: Final[Mapping[Direction, tuple[str, str]]] = {
+    "incoming": ("'to'", "relationship"),
+    "outgoing": ("'from'", "relationship"),
+    "dependents": ("'dependency'", ""),
+    "claims": ("'entity', 'owner'", "claim"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionFilters:
+    """``directions`` are those that are wanted; ``historical`` adds superseded records to the current ones."""
+
+    directions: Collection[Direction]
+    historical: bool
+    now_ms: int
+
+
+def connections(
+    reader: CatalogueReader, entry: Entry, ids: Sequence[str], links: Collection[int], filters: ConnectionFilters
+) -> Sequence[tuple[Direction, int]]:
+    """``(direction, row)`` of every connection of ``entry``, each pair once: by direction, then oldest record first.
+
+    ``ids`` are the record's own and those of pages merged into it; ``links`` the rows that its text links to. A record
+    is not connected with itself. Withdrawn, merged, invalid and expired records, and fixtures, are never listed.
+    """
+    parts, parameters = _parts(reader.number, entry, ids, links, filters.directions)
+    if not parts:
+        return []
+    eligible = f"({CURRENT})"
+    if filters.historical:
+        eligible = f"({eligible} OR (r.lifecycle = 'superseded' AND r.valid = 1 AND r.fixture = 0))"
+    found = reader.database.query(
+        f"SELECT DISTINCT c.place, r.row FROM ({' UNION ALL '.join(parts)}) c CROSS JOIN record r ON r.row = c.row "
+        f"WHERE r.partition = ? AND r.row <> ? AND (c.kind = '' OR r.kind = c.kind) AND {eligible} "
+        "ORDER BY c.place, r.row",
+        (*parameters, reader.number, entry.row, filters.now_ms),
+    )
+    return [(DIRECTIONS[int(place)], int(row)) for place, row in found]
+
+
+def _parts(
+    number: int, entry: Entry, ids: Sequence[str], links: Collection[int], directions: Collection[Direction]
+) -> tuple[list[str], list[SqlValue]]:
+    parts: list[str] = []
+    parameters: list[SqlValue] = []
+    named = json.dumps(ids)
+
+    def add(direction: Direction, select: str, *values: SqlValue, kind: str = "") -> None:
+        if direction in directions:
+            parts.append(f"SELECT {DIRECTIONS.index(direction)} AS place, '{kind}' AS kind, {select}")
+            parameters.extend(values)
+
+    for direction, (roles, kind) in _ROLES.items():
+        if direction != "claims" or entry.kind == "page":
+            add(
+                direction,
+                "f.row AS row FROM json_each(?) j CROSS JOIN reference f "
+                f"ON f.partition = ? AND f.target = j.value AND f.role IN ({roles})",
+                named,
+                number,
+                kind=kind,
+            )
+    add("links", "value AS row FROM json_each(?)", json.dumps(sorted(links)))
+    add("backlinks", "row FROM body_link WHERE target = ?", entry.row)
+    # By id a link means a record of any kind, and also one that a page's other names no longer stand for.
+    add(
+        "backlinks",
+        "b.row AS row FROM json_each(?) j CROSS JOIN body_link b "
+        "ON b.partition = ? AND b.form = 'wiki' AND b.written = j.value",
+        named,
+        number,
+    )
+    if not is_current_page(entry):
+        add(
+            "backlinks",
+            "row FROM body_link WHERE partition = ? AND path = ? AND form = 'path'",
+            number,
+            path_key(entry.path),
+        )
+    return parts, parameters
