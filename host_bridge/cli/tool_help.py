@@ -42,6 +42,9 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
             "attribution": "Ana, by mail",
         },
         "knowledge_attachment": {"id": _ID, "path": f"artifacts/{_UUID}/minutes.txt", "sha256": _HASH * 4},
+        "knowledge_chronicle_day": {"date": "2026-09-20"},
+        "knowledge_chronicle_days": {"since": "2026-09", "until": "2026-10"},
+        "knowledge_chronicle_due": {"horizonDays": 14},
         "knowledge_connections": {"id": _ID, "direction": "claims"},
         "knowledge_correct": {
             **_FENCED, **_READ, "reason": "The date was moved.",
@@ -96,6 +99,7 @@ EXAMPLES: Final = MappingProxyType[str, JsonObject](
         "knowledge_save_page": {"requestId": _UUID, "title": "Lighthouse", "type": "project", "body": "What it is."},
         "knowledge_source_check": {"sources": [{"key": "notes/plan.md", "size": 1234}], "complete": True},
         "knowledge_status": {},
+        "knowledge_timeline": {"since": "2026-09", "subject": "Lighthouse"},
         "knowledge_unmerge": {"requestId": _UUID, **_READ, "reason": "They are two projects after all."},
         "knowledge_withdraw": {"requestId": _UUID, **_READ, "reason": "It was a joke."},
         "knowledge_verify": {"ids": [_ID]},

@@ -102,6 +102,18 @@ from messages.tools.statements import (
     StatementArguments,
 )
 from messages.tools.status import GitState, StatusRequest, StatusResponse
+from messages.tools.timeline import (
+    ChronicleDayRequest,
+    ChronicleDaysRequest,
+    ChronicleDueRequest,
+    DueEntry,
+    DueList,
+    TimelineEntry,
+    TimelineRequest,
+    chronicle_days_response,
+    chronicle_due_response,
+    timeline_response,
+)
 from messages.tools.verify import Checked, ExpectedLink, VerifiedLink, VerifiedRecord, VerifyRequest, verify_response
 
 __all__ = [
@@ -116,6 +128,9 @@ __all__ = [
     "BatchContent",
     "BatchItem",
     "Checked",
+    "ChronicleDayRequest",
+    "ChronicleDaysRequest",
+    "ChronicleDueRequest",
     "ClaimArguments",
     "ClaimRow",
     "Connection",
@@ -126,6 +141,8 @@ __all__ = [
     "CreateRelationshipRequest",
     "Descriptor",
     "DestinationPage",
+    "DueEntry",
+    "DueList",
     "EditBodyRequest",
     "EvidenceArgument",
     "EvidenceReadRequest",
@@ -177,6 +194,8 @@ __all__ = [
     "StatusResponse",
     "Subject",
     "TimeField",
+    "TimelineEntry",
+    "TimelineRequest",
     "ToolRequest",
     "ToolSpec",
     "UnknownRef",
@@ -192,6 +211,8 @@ __all__ = [
     "attachment_response",
     "budget_rejection",
     "canonical_payload",
+    "chronicle_days_response",
+    "chronicle_due_response",
     "claim_text",
     "connections_response",
     "flush_request_id",
@@ -214,6 +235,7 @@ __all__ = [
     "same_title_rejection",
     "short_hash",
     "source_check_response",
+    "timeline_response",
     "tool_spec",
     "verify_response",
 ]

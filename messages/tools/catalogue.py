@@ -33,6 +33,7 @@ from messages.tools.search import GrepRequest, LookupRequest
 from messages.tools.source_check import SourceCheckRequest
 from messages.tools.statements import AnnotateRequest, CreateClaimRequest, CreateRelationshipRequest
 from messages.tools.status import StatusRequest
+from messages.tools.timeline import ChronicleDayRequest, ChronicleDaysRequest, ChronicleDueRequest, TimelineRequest
 from messages.tools.verify import VerifyRequest
 
 Action: TypeAlias = Literal["read", "write"]
@@ -137,6 +138,32 @@ _SPECS: Final = (
         "after knowledge_record to look around, and before a correction to see what rests on it. One row per "
         "connection, with its direction; follow nextOffset with unchanged filters and send snapshot back. historical "
         "adds superseded records.",
+    ),
+    _read(
+        TimelineRequest,
+        "List current records by date, latest first: what happened, was recorded, updated or is due in a time span, "
+        "about one subject or of one owner. Use it for when and in what order. A partial date such as 2026-09 covers "
+        "all of it; since is inclusive, until exclusive; each row has its date. Follow nextOffset with unchanged "
+        "filters and send snapshot back. For one day use knowledge_chronicle_day.",
+    ),
+    _read(
+        ChronicleDaysRequest,
+        "Count saved records per day and kind in a time span of at most a year, to see when something happened. Days "
+        "(UTC) without records are left out; a record dated by month or year counts on each of its days. With "
+        "nextSince, ask again from there. Then read a day with knowledge_chronicle_day.",
+    ),
+    _read(
+        ChronicleDayRequest,
+        "Read one day: every current record that happened on it, or was recorded on it where nothing says when it "
+        "happened, earliest first. Give date as YYYY-MM-DD (UTC) and follow nextOffset. For spans and filters use "
+        "knowledge_timeline.",
+    ),
+    _read(
+        ChronicleDueRequest,
+        "List open commitments with their due dates and owners: overdue, due and upcoming, seen from today or from "
+        "asOf. Use it for what is late or comes next. totals counts all of them; where a list shows fewer, page "
+        "through knowledge_timeline with timeField due and claimKind commitment. A commitment that was kept stays "
+        "listed until it is corrected or withdrawn.",
     ),
     _write(
         RememberRequest,

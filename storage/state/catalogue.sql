@@ -57,6 +57,12 @@ CREATE INDEX record_by_change ON record(partition, change);
 CREATE INDEX record_by_claim_key ON record(partition, claim_key) WHERE claim_key <> '';
 CREATE INDEX record_by_time ON record(partition, recorded_at);
 CREATE INDEX record_by_kind ON record(partition, kind, type, lifecycle);
+-- When active records happened, else were recorded, and their other dates: storage.state.timeline.
+CREATE INDEX record_by_moment ON record(partition, coalesce(occurred_from, recorded_at)) WHERE lifecycle = 'active';
+CREATE INDEX record_by_update ON record(partition, updated_at) WHERE lifecycle = 'active';
+CREATE INDEX record_by_due ON record(partition, due_from) WHERE lifecycle = 'active' AND due_from IS NOT NULL;
+CREATE INDEX record_by_long_moment ON record(partition, occurred_from)          -- longer than a day: a month or a year
+    WHERE lifecycle = 'active' AND occurred_until - occurred_from > 86400000;
 
 CREATE TABLE removed (                                     -- rows that are gone, for readers that follow changes
     partition   INTEGER NOT NULL,

@@ -67,20 +67,21 @@ def inventory(
     return reader.select(" AND ".join(conditions), parameters, order="r.recorded_at, r.row", limit=limit, offset=offset)
 
 
-_INTERVALS: Final[Mapping[TimeField | None, tuple[str, str]]] = {
+INTERVALS: Final[Mapping[TimeField | None, tuple[str, str]]] = {
     "recorded": ("r.recorded_at", "r.recorded_at + 1"),
     "updated": ("r.updated_at", "r.updated_at + 1"),
     "due": ("r.due_from", "r.due_until"),
     "occurred": ("r.occurred_from", "r.occurred_until"),
     None: ("coalesce(r.occurred_from, r.recorded_at)", "coalesce(r.occurred_until, r.recorded_at + 1)"),
 }
+"""Where the interval of a time field begins and ends, as expressions on the record ``r``."""
 
 
 def _add_interval(filters: InventoryFilters, conditions: list[str], parameters: list[SqlValue]) -> None:
     """Keep records whose interval overlaps [since, until) (decisions.md section 2, Dates)."""
     if filters.since is None and filters.until is None:
         return
-    start, end = _INTERVALS[filters.time_field]
+    start, end = INTERVALS[filters.time_field]
     conditions.append(f"{start} IS NOT NULL")
     if filters.until is not None:
         conditions.append(f"{start} < ?")

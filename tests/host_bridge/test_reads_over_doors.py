@@ -1,9 +1,10 @@
-"""Connections, through the Python door and through MCP, on the real runtime."""
+"""Connections, timelines and what is due, through the Python door and through MCP, on the real runtime."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.mcp import McpHost
@@ -106,11 +107,52 @@ def test_a_withdrawn_connection_is_gone_at_once_and_a_corrected_one_is_history(
         (first["id"], "superseded"),
         (corrected["id"], "active"),
     }
+    assert [row["id"] for row in listed(door("knowledge_timeline", {"kind": "claim"}), "entries")] == [corrected["id"]]
 
 
-def test_a_conversation_sees_only_its_own_partition_in_connections(bridge: KnowledgeBridge) -> None:
+def test_a_timeline_its_days_and_one_day_agree(bridge: KnowledgeBridge, door: Door) -> None:
+    page(bridge, "Garden Pilot", 1)
+    saved(
+        bridge,
+        2,
+        {"text": "Option B was chosen.", "kind": "decision", "subject": "Garden Pilot", "occurred_at": "2025-09-20"},
+        {"text": "The trial ran.", "kind": "event", "subject": "Garden Pilot", "occurred_at": "2025-09"},
+        {"text": "The order left late.", "kind": "event", "occurred_at": "2025-09-20T23:30:00-05:00"},
+    )
+    span: JsonObject = {"since": "2025-09", "until": "2025-10"}
+    rows = listed(door("knowledge_timeline", {**span, "subject": "garden pilot"}), "entries")
+    assert [(row["date"], row["claimKind"]) for row in rows] == [("2025-09-20", "decision"), ("2025-09", "event")]
+    counted = {row["day"]: row["claim"] for row in listed(door("knowledge_chronicle_days", span), "days")}
+    assert (len(counted), counted["2025-09-20"], counted["2025-09-21"], counted["2025-09-01"]) == (30, 2, 2, 1)
+    for date, number in counted.items():
+        assert door("knowledge_chronicle_day", {"date": date})["total"] == number
+
+
+def test_commitments_come_with_their_owners_overdue_due_and_upcoming(bridge: KnowledgeBridge, door: Door) -> None:
+    today = datetime.now(UTC).date()
+    due = {"late": today - timedelta(days=30), "soon": today + timedelta(days=3)}
+    saved(
+        bridge,
+        1,
+        *({"text": f"It comes {name}.", "kind": "commitment", "due_at": str(day)} for name, day in due.items()),
+    )
+    answer = door("knowledge_chronicle_due", {})
+    assert answer["totals"] == {"overdue": 1, "due": 0, "upcoming": 1}
+    [late], [soon] = listed(answer, "overdue"), listed(answer, "upcoming")
+    assert (late["due"], late["text"]) == (str(due["late"]), "It comes late.")
+    assert (soon["due"], "owner" in soon) == (str(due["soon"]), False)
+    as_of = door("knowledge_chronicle_due", {"asOf": str(due["soon"]), "horizonDays": 0})
+    assert as_of["totals"] == {"overdue": 1, "due": 1, "upcoming": 0}
+
+
+def test_a_conversation_sees_only_its_own_partition_in_connections_and_timelines(bridge: KnowledgeBridge) -> None:
     acme = page(bridge, "Acme", 1, type="company")
+    remember(bridge, "The owner's fact.", 2)
+    remember(bridge, "The group's fact.", 3, GROUP)
+    rows = listed(bridge.call("knowledge_timeline", {}, GROUP), "entries")
+    assert [row["text"] for row in rows] == ["The group's fact."]
     assert isinstance(failure(bridge, "connections", {"id": acme["id"]}, GROUP), NotFound)
+    assert isinstance(failure(bridge, "timeline", {"subject": "Acme"}, GROUP), NotFound)
 
 
 def test_pages_stay_within_24_kib_and_a_change_between_them_is_a_typed_refusal(bridge: KnowledgeBridge) -> None:
@@ -119,6 +161,7 @@ def test_pages_stay_within_24_kib_and_a_change_between_them_is_a_typed_refusal(b
     saved(bridge, 2, *({"text": f"{n} {text}", "kind": "fact", "subject": "Acme"} for n in range(8)))
     asked: list[tuple[str, str, JsonObject]] = [
         ("connections", "connections", {"id": acme["id"], "limit": 100}),
+        ("timeline", "entries", {"subject": "Acme", "limit": 100}),
     ]
     for tool, key, arguments in asked:
         offset, seen = 0, []
@@ -141,7 +184,13 @@ def test_a_refusal_through_mcp_names_the_code_and_the_field(bridge: KnowledgeBri
     host = McpHost(bridge)
     served = Served(host)
     served.open()
-    for number, (tool, arguments, code) in enumerate((("knowledge_connections", {"id": "nobody"}, "not_found"),)):
+    for number, (tool, arguments, code) in enumerate(
+        (
+            ("knowledge_connections", {"id": "nobody"}, "not_found"),
+            ("knowledge_timeline", {"since": "2026-09-20", "until": "2026-09-20"}, "invalid_argument"),
+            ("knowledge_chronicle_day", {"date": "2026-02-29"}, "invalid_argument"),
+        )
+    ):
         served.request(number, "tools/call", {"name": tool, "arguments": arguments})
         result = served.result()
         assert result["isError"]

@@ -24,11 +24,7 @@ NAMES: Final = [
     "knowledge-meeting-ingest", "knowledge-recall", "knowledge-source-ingest",
 ]  # fmt: skip
 
-NOT_YET: Final = frozenset(
-    {
-        "knowledge_timeline",
-    }
-)
+NOT_YET: Final = frozenset[str]()
 """Tools that a skill may name though the catalogue has none of that name. It only ever shrinks."""
 
 _TOOL = re.compile(r"knowledge_[a-z_]+")

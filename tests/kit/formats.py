@@ -7,7 +7,13 @@ from pathlib import Path
 import apsw
 
 _LATER_TABLES = ("page", "degree", "body_link", "upload")
-_LATER_INDEXES = ("citation_by_sha256",)
+_LATER_INDEXES = (
+    "citation_by_sha256",
+    "record_by_moment",
+    "record_by_update",
+    "record_by_due",
+    "record_by_long_moment",
+)
 
 
 def make_format_1(database: Path) -> None:

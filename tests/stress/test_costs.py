@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from messages.json_types import JsonObject
+from messages.json_types import JsonObject, JsonValue
 from messages.tools import ToolRequest, parse_arguments
 from stress.bench.counters import Counts, Meter, metered
 from stress.bench.store import BenchStore, Desk, lookup, make_store, remember
@@ -23,6 +23,7 @@ from stress.bench.store import BenchStore, Desk, lookup, make_store, remember
 SEED: Final = 11
 PLANTED: Final = "quixotically"
 PLANTED_PAGE: Final = "A place that nobody else names"
+PLANTED_DAY: Final = "2031-05-06"
 TREES: Final = 30
 """Tables and indexes that one claim touches. A tree of ten times as many rows may be a level deeper, and a page may
 split: so many pages more at most, for each claim, whatever the sizes."""
@@ -175,11 +176,21 @@ def connections(desk: Desk) -> ToolRequest:
     return parse_arguments("knowledge_connections", {"id": page["id"]})
 
 
+def dated(tool: str, **arguments: JsonValue) -> Prepare:
+    """Of a time in which as many records lie in either store."""
+    return lambda _: parse_arguments(f"knowledge_{tool}", arguments)
+
+
 READS: Final[dict[str, Prepare]] = {
     "a lookup": lambda _: lookup(2),
     "a search": a_search,
     "reading a record": a_reading,
     "connections": connections,
+    "a timeline": dated("timeline", since=PLANTED_DAY, until="2032"),
+    "a timeline by due dates": dated("timeline", since=PLANTED_DAY, timeField="due"),
+    "a timeline of a subject": dated("timeline", subject=PLANTED_PAGE),
+    "days counted": dated("chronicle_days", since=PLANTED_DAY, until="2031-12"),
+    "one day": dated("chronicle_day", date=PLANTED_DAY),
     "a lookup after an edit outside": a_lookup_after_an_edit_outside,
 }
 WRITES: Final[dict[str, Prepare]] = {
@@ -212,8 +223,9 @@ def opened(cache: Path, meter: Meter, size: int) -> Warm:
     desk.partition.refresh()
     page = {"requestId": str(uuid.uuid4()), "title": PLANTED_PAGE, "type": "place", "body": "Here."}
     desk.run(parse_arguments("knowledge_save_page", page))
+    dates: JsonObject = {"occurred_at": PLANTED_DAY, "due_at": PLANTED_DAY[:7]}
     items: list[JsonObject] = [
-        {"text": f"Number {n} was {PLANTED} noted.", "kind": "fact", "subject": PLANTED_PAGE} for n in range(5)
+        {"text": f"Number {n} was {PLANTED} noted.", "kind": "fact", "subject": PLANTED_PAGE, **dates} for n in range(5)
     ]
     arguments: JsonObject = {
         "requestId": str(uuid.uuid4()),

@@ -1,4 +1,4 @@
-"""Whom a read means: the record of an id, merge redirects followed (tools.md)."""
+"""Whom a read means: the record of an id or the page of a name, merge redirects followed (tools.md)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from actors.store.operations.context import OperationContext
+from actors.store.operations.lookup import resolve_name
 from messages.errors import Ambiguous, NotFound
 from storage.state.catalogue_reader import Entry
 
@@ -28,6 +29,26 @@ def record_of_id(context: OperationContext, record_id: str) -> Entry:
             paths=[entry.path for entry in found[:SHOWN_MAX]],
         )
     return context.catalogue.follow_merges(found[0]) or found[0]
+
+
+def page_of_name(context: OperationContext, name: str, field: str) -> Entry:
+    """The one page of an id, full title or alias; a current page before one that is none.
+
+    Raises ``NotFound``, or ``Ambiguous`` with the ids to choose from: the first is never taken for the right one.
+    """
+    pages = [entry for entry in resolve_name(context, name) if entry.kind == "page"]
+    pages = [page for page in pages if page.current(context.now_ms)] or pages
+    if not pages:
+        raise NotFound(
+            f"{field} names no page of this partition; look it up with knowledge_lookup and send its id.", field=field
+        )
+    if len(pages) > 1:
+        raise Ambiguous(
+            f"{field} names several pages; compare them and send the id of one.",
+            field=field,
+            ids=[page.id for page in pages[:SHOWN_MAX]],
+        )
+    return pages[0]
 
 
 def ids_of(context: OperationContext, entry: Entry) -> Sequence[str]:

@@ -28,6 +28,7 @@ from actors.store.operations.source_check import source_check
 from actors.store.operations.source_reads import attachment, evidence_read
 from actors.store.operations.statements import annotate, create_claim, create_relationship
 from actors.store.operations.status import status
+from actors.store.operations.timeline import chronicle_day, chronicle_days, chronicle_due, timeline
 from actors.store.operations.verify import verify
 from actors.store.upkeep import UpkeepStep
 from messages.operator import (
@@ -41,6 +42,9 @@ from messages.tools import (
     AttachFileRequest,
     AttachmentRequest,
     AttachRequest,
+    ChronicleDayRequest,
+    ChronicleDaysRequest,
+    ChronicleDueRequest,
     ConnectionsRequest,
     CorrectRequest,
     CreateClaimRequest,
@@ -65,6 +69,7 @@ from messages.tools import (
     SavePageRequest,
     SourceCheckRequest,
     StatusRequest,
+    TimelineRequest,
     ToolRequest,
     UnmergeRequest,
     VerifyRequest,
@@ -91,6 +96,14 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return records(context, request)
         case ConnectionsRequest():
             return connections(context, request)
+        case TimelineRequest():
+            return timeline(context, request)
+        case ChronicleDaysRequest():
+            return chronicle_days(context, request)
+        case ChronicleDayRequest():
+            return chronicle_day(context, request)
+        case ChronicleDueRequest():
+            return chronicle_due(context, request)
         case RememberRequest():
             return remember(context, request)
         case SavePageRequest():
