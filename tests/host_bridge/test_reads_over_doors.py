@@ -11,8 +11,9 @@ from host_bridge.mcp import McpHost
 from messages.errors import NotFound, SnapshotChanged
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import json_bytes
+from tests.host_bridge.doors import Door, bridge, door
 from tests.host_bridge.mcp_session import Served, only_text
-from tests.host_bridge.test_checks_over_doors import Door, bridge, door, listed, page
+from tests.host_bridge.test_checks_over_doors import listed, page
 from tests.kit.store import GROUP, MAIN, failure, items_of, remember, remembering, request_id
 
 __all__ = ["bridge", "door"]
@@ -45,7 +46,7 @@ def test_a_page_is_asked_for_its_neighbours_in_every_direction(bridge: Knowledge
         },
         MAIN,
     )
-    answer = door("knowledge_connections", {"id": acme["id"]})
+    answer = door("connections", id=acme["id"])
     assert [(row["direction"], row["id"]) for row in listed(answer, "connections")] == [
         ("incoming", tie["id"]),
         ("dependents", log["id"]),
@@ -53,7 +54,7 @@ def test_a_page_is_asked_for_its_neighbours_in_every_direction(bridge: Knowledge
         ("links", alex["id"]),
         ("backlinks", log["id"]),
     ]
-    [outgoing] = listed(door("knowledge_connections", {"id": alex["id"], "direction": "outgoing"}), "connections")
+    [outgoing] = listed(door("connections", id=alex["id"], direction="outgoing"), "connections")
     assert (outgoing["from"], outgoing["label"], outgoing["to"]) == (alex["id"], "works_at", acme["id"])
 
 
@@ -100,14 +101,14 @@ def test_a_withdrawn_connection_is_gone_at_once_and_a_corrected_one_is_history(
         },
         MAIN,
     )
-    now = listed(door("knowledge_connections", {"id": acme["id"]}), "connections")
+    now = listed(door("connections", id=acme["id"]), "connections")
     assert [row["id"] for row in now] == [corrected["id"]]
-    ever = listed(door("knowledge_connections", {"id": acme["id"], "historical": True}), "connections")
+    ever = listed(door("connections", id=acme["id"], historical=True), "connections")
     assert {(row["id"], row.get("lifecycle", "active")) for row in ever} == {
         (first["id"], "superseded"),
         (corrected["id"], "active"),
     }
-    assert [row["id"] for row in listed(door("knowledge_timeline", {"kind": "claim"}), "entries")] == [corrected["id"]]
+    assert [row["id"] for row in listed(door("timeline", kind="claim"), "entries")] == [corrected["id"]]
 
 
 def test_a_timeline_its_days_and_one_day_agree(bridge: KnowledgeBridge, door: Door) -> None:
@@ -120,12 +121,12 @@ def test_a_timeline_its_days_and_one_day_agree(bridge: KnowledgeBridge, door: Do
         {"text": "The order left late.", "kind": "event", "occurred_at": "2025-09-20T23:30:00-05:00"},
     )
     span: JsonObject = {"since": "2025-09", "until": "2025-10"}
-    rows = listed(door("knowledge_timeline", {**span, "subject": "garden pilot"}), "entries")
+    rows = listed(door("timeline", **{**span, "subject": "garden pilot"}), "entries")
     assert [(row["date"], row["claimKind"]) for row in rows] == [("2025-09-20", "decision"), ("2025-09", "event")]
-    counted = {row["day"]: row["claim"] for row in listed(door("knowledge_chronicle_days", span), "days")}
+    counted = {row["day"]: row["claim"] for row in listed(door("chronicle_days", **span), "days")}
     assert (len(counted), counted["2025-09-20"], counted["2025-09-21"], counted["2025-09-01"]) == (30, 2, 2, 1)
     for date, number in counted.items():
-        assert door("knowledge_chronicle_day", {"date": date})["total"] == number
+        assert door("chronicle_day", date=date)["total"] == number
 
 
 def test_commitments_come_with_their_owners_overdue_due_and_upcoming(bridge: KnowledgeBridge, door: Door) -> None:
@@ -136,12 +137,12 @@ def test_commitments_come_with_their_owners_overdue_due_and_upcoming(bridge: Kno
         1,
         *({"text": f"It comes {name}.", "kind": "commitment", "due_at": str(day)} for name, day in due.items()),
     )
-    answer = door("knowledge_chronicle_due", {})
+    answer = door("chronicle_due")
     assert answer["totals"] == {"overdue": 1, "due": 0, "upcoming": 1}
     [late], [soon] = listed(answer, "overdue"), listed(answer, "upcoming")
     assert (late["due"], late["text"]) == (str(due["late"]), "It comes late.")
     assert (soon["due"], "owner" in soon) == (str(due["soon"]), False)
-    as_of = door("knowledge_chronicle_due", {"asOf": str(due["soon"]), "horizonDays": 0})
+    as_of = door("chronicle_due", asOf=str(due["soon"]), horizonDays=0)
     assert as_of["totals"] == {"overdue": 1, "due": 1, "upcoming": 0}
 
 
