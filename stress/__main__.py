@@ -1,6 +1,7 @@
 """``python -m stress``: agents at work while the lane is crashed under them; non-zero on any broken promise.
 
-``python -m stress bench`` measures instead; see :mod:`stress.bench`.
+``python -m stress bench`` measures times instead, see :mod:`stress.bench`; ``python -m stress recall`` what a search
+finds, see :mod:`stress.recall`.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from stress.bench.main import main as bench  # the crash run needs nothing of it
 
         return bench(given[1:])
+    if given[:1] == ["recall"]:
+        from stress.recall.main import main as recall
+
+        return recall(given[1:])
     options = _options(given)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     logging.disable(logging.CRITICAL)
