@@ -1,7 +1,8 @@
 """``knowledge_record`` and ``knowledge_records``: one record in full, and the exhaustive inventory.
 
 A single record's response is bounded as a whole by shortening its text only; identity and metadata are never cut
-(tools.md, Reading records). Sizes and offsets are UTF-16 code units.
+(tools.md, Reading records), as far as a tool could have saved them: what a person wrote beyond those limits is cut and
+named in ``omitted``. Sizes and offsets are UTF-16 code units.
 """
 
 from __future__ import annotations
@@ -30,8 +31,18 @@ from messages.tools._base import (
     TypeName,
     check_interval,
 )
-from messages.tools._rows import PageRef, Row, paging, rows_within
-from messages.vocabulary import RECORD_MAX_BYTES, TITLE_MAX_CHARS
+from messages.tools._rows import PageRef, Row, json_bytes, paging, rows_within
+from messages.tools.pages import FILENAME_MAX_CHARS, QUOTE_MAX_CHARS
+from messages.vocabulary import (
+    ABOUT_MAX_CHARS,
+    ATTRIBUTION_MAX_CHARS,
+    FIELDS_MAX_BYTES,
+    LIST_ARGUMENT_MAX_ITEMS,
+    REASON_MAX_CHARS,
+    RECORD_MAX_BYTES,
+    TAG_MAX_CHARS,
+    TITLE_MAX_CHARS,
+)
 
 EVIDENCE_PER_RESPONSE: Final = 20
 EVIDENCE_EXCERPT_CHARS: Final = 4_000
@@ -40,6 +51,8 @@ TEXT_WINDOW_MIN: Final = 256
 # One character takes at most six units as JSON (a control character's escape).
 ESCAPED_CHAR_UNITS: Final = 6
 LARGEST_OFFSET: Final = RECORD_MAX_BYTES
+FIELDS_SHOWN_MAX_BYTES: Final = 4 * FIELDS_MAX_BYTES
+"""More than a save may give: merges unite the fields of pages."""
 
 
 class RecordRequest(ToolRequest):
@@ -98,15 +111,16 @@ class EvidenceView:
     excerpt: str | None = None
 
     def to_json(self) -> JsonObject:
+        """The citation, its texts no longer than a tool may save them."""
         members: JsonObject = {
             "path": self.path,
             "sha256": self.sha256,
-            "attribution": self.attribution,
-            "filename": self.filename,
-            "media_type": self.media_type,
+            "attribution": _clipped(self.attribution, ATTRIBUTION_MAX_CHARS),
+            "filename": _clipped(self.filename, FILENAME_MAX_CHARS),
+            "media_type": _clipped(self.media_type, FILENAME_MAX_CHARS),
             "start_line": self.start_line,
             "end_line": self.end_line,
-            "quote": self.quote,
+            "quote": _clipped(self.quote, QUOTE_MAX_CHARS),
         }
         return {key: member for key, member in members.items() if member is not None}
 
@@ -150,10 +164,25 @@ class RecordView:
     identity_uncertainty: str | None = None
     issues: Sequence[JsonObject] = ()
 
-    def metadata(self) -> JsonObject:
-        """All members but the text, in the order in which they are shown."""
+    def metadata(self) -> tuple[JsonObject, list[str]]:
+        """All members but the text, in the order in which they are shown, and the names of those that were cut.
+
+        What a tool can save is always whole; what a person wrote beyond those limits is cut to them (decisions.md
+        section 5, Limits).
+        """
+        shown: JsonObject = {}
+        cut: list[str] = []
+        for name, member in self._members().items():
+            if member is None or member in ([], {}):
+                continue
+            shown[name] = _within_limits(name, member)
+            if shown[name] != member:
+                cut.append(name)
+        return {name: member for name, member in shown.items() if member not in ([], {})}, cut
+
+    def _members(self) -> JsonObject:
         filled = {name: value for name, value in self.fields.items() if value not in (None, "", [], {})}
-        members: JsonObject = {
+        return {
             "id": self.id,
             "revision": self.revision,
             "hash": self.hash,
@@ -184,7 +213,6 @@ class RecordView:
             "pages": [page.to_json() for page in self.pages],
             "issues": list(self.issues),
         }
-        return {key: member for key, member in members.items() if member is not None and member not in ([], {})}
 
 
 def record_response(
@@ -201,12 +229,12 @@ def record_response(
         return {"record": None}
     remaining = text_from(record.body, request.offset)
     needed = min(TEXT_WINDOW_MIN, utf16_length(_compact(remaining)))
-    metadata = record.metadata()
+    metadata, cut = record.metadata()
     around: JsonObject = {}
     shown: JsonObject = metadata
     room = -1
     for citations, omitted in _ever_fewer(_window(evidence, request)):
-        around = _around(request, len(citations), len(evidence), omitted)
+        around = _around(request, len(citations), len(evidence), [*cut, *omitted])
         shown = {**metadata, "evidence": citations} if request.include_evidence else metadata
         frame = {"nextOffset": LARGEST_OFFSET, **around, "record": {**shown, _text_key(record): ""}}
         room = request.max_chars - utf16_length(_compact(frame))
@@ -239,6 +267,34 @@ def text_from(text: str, offset: int, *, field: str = "offset") -> str:
         reason = "inside_pair" if inside else "out_of_range"
         raise InvalidArgument(f"{field} {what}", field=field, reason=reason, allowed="a returned nextOffset")
     return text[len(head) :]
+
+
+def _clipped(text: str | None, max_units: int) -> str | None:
+    return None if text is None else clip_utf16(text, max_units)
+
+
+def _within_limits(name: str, member: JsonValue) -> JsonValue:
+    """A member of a record as a tool could have saved it; ``fields`` beyond their size are left out whole."""
+    if name == "fields":
+        return member if json_bytes(member) <= FIELDS_SHOWN_MAX_BYTES else {}
+    if isinstance(member, list):
+        return [_within_limits(f"{name}[]", item) for item in member[:LIST_ARGUMENT_MAX_ITEMS]]
+    if isinstance(member, dict):
+        return {key: _within_limits(f"{name}.{key}", item) for key, item in member.items()}
+    if isinstance(member, str):
+        return clip_utf16(member, _TEXT_LIMITS.get(name, REASON_MAX_CHARS))
+    return member
+
+
+_TEXT_LIMITS: Final[Mapping[str, int]] = {
+    "title": TITLE_MAX_CHARS,
+    "type": TAG_MAX_CHARS,
+    "label": TAG_MAX_CHARS,
+    "aliases[]": TITLE_MAX_CHARS,
+    "tags[]": TAG_MAX_CHARS,
+    "attribution": ATTRIBUTION_MAX_CHARS,
+    "subjectHint": ABOUT_MAX_CHARS,
+}
 
 
 def _text_key(record: RecordView) -> str:

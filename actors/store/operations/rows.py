@@ -5,7 +5,7 @@ from __future__ import annotations
 from actors.store.operations.context import OperationContext
 from messages.errors import SnapshotChanged
 from messages.tools import ClaimRow, PageRow, RelationshipRow, Row
-from messages.vocabulary import TITLE_MAX_CHARS
+from messages.vocabulary import TAG_MAX_CHARS, TITLE_MAX_CHARS
 from storage.records import Record, format_instant, utf16
 from storage.state.catalogue_reader import Entry
 
@@ -19,7 +19,7 @@ def list_row(context: OperationContext, entry: Entry, record: Record, *, titled:
                 revision=entry.revision,
                 hash=entry.hash,
                 title=utf16.clip(entry.title, TITLE_MAX_CHARS),
-                type=entry.type,
+                type=utf16.clip(entry.type, TAG_MAX_CHARS),
                 lifecycle=entry.lifecycle,
             )
         case "claim":
@@ -43,7 +43,7 @@ def list_row(context: OperationContext, entry: Entry, record: Record, *, titled:
                 hash=entry.hash,
                 source=record.from_id or "",
                 target=record.to_id or "",
-                label=record.label or "",
+                label=utf16.clip(record.label or "", TAG_MAX_CHARS),
                 lifecycle=entry.lifecycle,
                 assertion_origin=record.assertion_origin or "source",
             )

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -45,6 +46,7 @@ class Running:
     def __init__(self, folder: Path, *, detached: bool = True, idle_seconds: float = 3_600.0) -> None:
         folder.chmod(0o700)
         self.path = str(folder / "s.sock")
+        self._ahead = 0.0
         self.bridge = Bridge()
         self.server = OwnerServer(
             endpoint.listen(self.path),
@@ -53,6 +55,7 @@ class Running:
             lambda: "ana",
             detached=detached,
             idle_seconds=idle_seconds,
+            clock=lambda: time.monotonic() + self._ahead,
         )
         self.reason: list[str] = []
         self._thread = threading.Thread(target=lambda: self.reason.append(self.server.run()))
@@ -71,6 +74,10 @@ class Running:
 
     def ask(self, connection: Connection, method: str, **params: JsonValue) -> Mapping[str, JsonValue]:
         return self._object(connection.request(method, dict(params), PATIENCE))
+
+    def let_pass(self, seconds: float) -> None:
+        """Move the server's clock on; it looks at it again at its next check."""
+        self._ahead += seconds
 
     def wait_end(self) -> str:
         self._thread.join(PATIENCE)
@@ -203,7 +210,7 @@ def test_no_clients_for_long_enough_end_a_detached_owner_and_only_that(start: St
 
 
 def test_an_accepted_call_whose_client_left_keeps_the_owner_until_it_is_done(start: Start) -> None:
-    running = start(idle_seconds=0.0)
+    running = start()
     client = running.connect()
     request: JsonObject = {
         "jsonrpc": "2.0",
@@ -220,8 +227,12 @@ def test_an_accepted_call_whose_client_left_keeps_the_owner_until_it_is_done(sta
     pending = running.bridge.held[0]
     pending.cancel_refused = True
     client.close()
+    running.let_pass(3_600)
+    eventually(lambda: not running.server.status()["connections"])
+    running.let_pass(3_600)
     assert running.reason == []
     pending.settle({})
+    running.let_pass(3_600)
     assert running.wait_end() == "idle"
 
 
