@@ -1,0 +1,164 @@
+"""Every read is bounded, whatever lies in the files (decisions.md section 5, Limits)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from messages.json_types import JsonObject, JsonValue
+from messages.tools import CATALOGUE, json_bytes
+from messages.vocabulary import PRIVATE
+from storage.layout import StoreLayout
+from tests.kit.desk_fixtures import made_store
+from tests.kit.store import Desk, claim_file, copy_store, page_file, record_file, request_id, write_notes
+
+__all__ = ["made_store"]
+
+KIB: Final = 1024
+LIST: Final = 24 * KIB
+MOST_BYTES: Final[dict[str, int]] = {
+    "status": 4 * KIB,
+    "ontology": 256 * KIB,
+    "lookup": LIST,
+    "grep": LIST,
+    "record": 400 * KIB,
+    "records": LIST,
+    "connections": LIST,
+    "timeline": LIST,
+    "chronicle_days": LIST,
+    "chronicle_day": LIST,
+    "chronicle_due": LIST,
+    "verify": LIST,
+    "source_check": LIST,
+    "attachment": 48 * KIB,
+    "evidence_read": 16 * KIB,
+    "history": LIST,
+    "revision": 160 * KIB,
+    "mutation": 200 * KIB,
+}
+"""What one answer of each read may take as compact UTF-8 JSON: a character is up to three bytes, or six escaped."""
+
+BIG: Final = "\N{SLIGHTLY SMILING FACE}\x07é"
+MANY: Final = 3_000
+RECORDED: Final = "2026-10-01T10:00:00.000Z"
+
+
+def citations(number: int) -> list[JsonValue]:
+    cited: JsonObject = {"sha256": "0" * 64, "quote": "q" * 9_000, "attribution": "a" * 9_000, "filename": "f" * 9_000}
+    return [{"path": f"artifacts/{request_id(900)}/{n}.txt", **cited} for n in range(number)]
+
+
+def hostile() -> Iterator[tuple[str, str]]:
+    """Records that no tool could have saved, and many that one id bears."""
+    yield "p/body.md", page_file("body", "Body", body=BIG * 100_000)
+    yield "p/title.md", page_file("title", "T\u200b" * 100_000)
+    yield "p/names.md", page_file("names", "Names", aliases=[f"{n} {BIG * 60}" for n in range(MANY)])
+    yield "p/tags.md", page_file("tags", "Tags", tags=[f"{n} {BIG * 40}" for n in range(MANY)])
+    yield "p/needs.md", page_file("needs", "Needs", dependencies=[f"{n}-{'z' * 100}" for n in range(MANY)])
+    yield "p/fields.md", page_file("fields", "Fields", fields={f"f{n}": BIG * 200 for n in range(500)})
+    unknown: JsonObject = {f"key{n}": BIG * 200 for n in range(500)}
+    yield "p/unknown.md", record_file("page", "unknown", "Unknown", "", PRIVATE, RECORDED, unknown)
+    yield "p/cited.md", page_file("cited", "Cited", evidence=citations(100))
+    yield "p/type.md", page_file("type", "Type", type="t" * 100_000)
+    yield "p/links.md", page_file("links", "Links", body=" ".join(f"[[n{n}|{'l' * 50}]]" for n in range(5_000)))
+    yield "c/text.md", claim_file("text", BIG * 100_000)
+    yield "c/who.md", claim_file("who", "Who.", attribution=BIG * 50_000, subject_hint=BIG * 50_000)
+    yield "c/about.md", claim_file("about", "About.", entities=["title", "names", "body"] * 500)
+    ends: JsonObject = {"from": "title", "to": "names", "label": "l" * 50_000, "assertion_origin": "source"}
+    yield "r/tie.md", record_file("relationship", "tie", "Tie", BIG * 50_000, PRIVATE, RECORDED,
+                                  {**ends, "attribution": "x" * 50_000, "evidence": citations(3)})  # fmt: skip
+    for n in range(200):
+        yield f"d/{n}.md", page_file("same", f"Same {n} {'y' * 190}")
+    for n in range(100):
+        yield f"b/{n}.md", f"---\nformat: knowledge-record-v1\n{'z' * 50}{n}: [\n---\n"
+
+
+IDS: Final = (
+    "body", "title", "names", "tags", "needs", "fields", "unknown", "cited", "type", "links", "text", "who", "about",
+    "tie", "same",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def desk(made_store: StoreLayout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    opened = Desk(copy_store(made_store, tmp_path_factory.mktemp("bounded") / "store"))
+    write_notes(opened.folder(), hostile())
+    yield opened
+    opened.close()
+
+
+def asked(tool: str) -> Iterator[JsonObject]:
+    """The widest questions that the tool takes."""
+    match tool:
+        case "record":
+            for record_id in IDS:
+                yield {"id": record_id, "maxChars": 48_000}
+                yield {"id": record_id, "maxChars": 1_000, "includeEvidence": True}
+        case "connections" | "history":
+            for record_id in IDS[:-1]:  # the last is borne by many files
+                yield {"id": record_id, "limit": 100}
+        case "lookup" | "grep":
+            for query in (*IDS, "Same 1", "T", "l" * 100):
+                yield {"query": query, "limit": 50}
+        case "records":
+            for kind in ("page", "claim", "relationship"):
+                yield {"kind": kind, "limit": 100, "lifecycle": "all"}
+            yield {"match": "s", "limit": 100}
+        case "timeline":
+            yield {"limit": 100}
+            yield {"limit": 100, "kind": "relationship"}
+        case "chronicle_days":
+            yield {"since": "2026-01-01", "until": "2026-12-31"}
+        case "chronicle_day":
+            yield {"date": "2026-10-01"}
+        case "chronicle_due" | "status":
+            yield {}
+        case "ontology":
+            for view in ("catalog", "definitions", "sources", "diagnostics"):
+                yield {"view": view, "limit": 100}
+            yield {"view": "definitions", "limit": 100, "includeRecords": True}
+        case "verify":
+            for record_id in IDS:
+                yield {"ids": [record_id], "expectedLinks": [{"from": record_id, "to": "title"}]}
+        case "source_check":
+            yield {"sources": [{"key": f"{n}{'k' * 900}"} for n in range(200)], "complete": True}
+        case _:
+            return
+
+
+def test_every_read_has_a_budget() -> None:
+    reads = {spec.operation for spec in CATALOGUE.values() if spec.action == "read"}
+    assert reads == MOST_BYTES.keys()
+
+
+@pytest.mark.parametrize(
+    "tool", [tool for tool in MOST_BYTES if tool not in ("attachment", "evidence_read", "revision", "mutation")]
+)
+def test_no_answer_exceeds_its_budget(desk: Desk, tool: str) -> None:
+    answers = [desk.call(tool, arguments) for arguments in asked(tool)]
+    assert answers
+    assert max(map(json_bytes, answers)) <= MOST_BYTES[tool]
+
+
+def test_a_window_of_an_old_revision_is_bounded(desk: Desk) -> None:
+    [row] = rows(desk.call("history", {"id": "body", "limit": 1}))
+    answer = desk.call("revision", {"id": "body", "sequence": row["sequence"], "maxChars": 48_000})
+    assert json_bytes(answer) <= MOST_BYTES["revision"]
+
+
+def test_an_answer_names_what_it_left_out_of_a_record(desk: Desk) -> None:
+    for record_id, name in (
+        ("title", "title"), ("names", "aliases"), ("tags", "tags"), ("needs", "dependencies"), ("fields", "fields"),
+        ("who", "attribution"), ("tie", "label"),
+    ):  # fmt: skip
+        omitted = desk.call("record", {"id": record_id})["omitted"]
+        assert isinstance(omitted, list)
+        assert name in omitted, record_id
+
+
+def rows(answer: JsonObject) -> list[JsonObject]:
+    found = answer["rows"]
+    assert isinstance(found, list)
+    return [row for row in found if isinstance(row, dict)]
