@@ -93,9 +93,9 @@ class Slot:
     def admit(self, envelope: Envelope, incarnation: int | None = None) -> KnowledgeError | None:
         """Queue a request for the current or the awaited incarnation, or the typed reason why not."""
         while True:
-            if incarnation is not None and incarnation != self.incarnation:
+            inbox, serves = self._mailbox()
+            if incarnation is not None and incarnation != serves:
                 return Restarting(f"{self.label} was restarted since; the request did not run. Begin again.")
-            inbox = self._inbox
             if envelope.deadline.at < self._restart_at and self._state == "restarting":
                 return self._restarting(Phase.QUEUED)
             error = inbox.admit(envelope)
@@ -109,10 +109,10 @@ class Slot:
     def tell(self, envelope: Envelope, incarnation: int | None = None) -> bool:
         """Queue a one-way message; a refused one becomes a dead letter."""
         while True:
-            if incarnation is not None and incarnation != self.incarnation:
+            inbox, serves = self._mailbox()
+            if incarnation is not None and incarnation != serves:
                 self.dead_letter(envelope.message, "stale", envelope.correlation_id)
                 return False
-            inbox = self._inbox
             outcome = inbox.tell(envelope)
             if outcome == "queued" or outcome == "merged":
                 return True
@@ -282,6 +282,12 @@ class Slot:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
+    def _mailbox(self) -> tuple[Inbox, int]:
+        """The mailbox that takes messages now, and the incarnation that it belongs to: the next one while that is
+        awaited."""
+        with self._lock:
+            return self._inbox, self.incarnation if self._adopted else self.incarnation + 1
+
     def _close(self, state: State, refusal: Refusal) -> None:
         with self._lock:
             self._state = state
@@ -289,7 +295,8 @@ class Slot:
         inbox.shut(refusal)
         for child in tuple(self.children.values()):
             if child.inbox.accepting and not child.live:
-                child._close("stopped", child._refusal(stopping))  # the same class
+                # What waited there is told of this place, as what comes from now on is.
+                child._close("stopped", refusal)  # the same class
 
     def _await_parent(self) -> bool:
         """Open for requests if the supervisor above is still to start: it may well bring this child."""

@@ -330,6 +330,26 @@ def test_a_message_for_one_incarnation_reaches_no_other() -> None:
         assert [line for line in log if "told" in line] == ["root/a#1 told now"]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_message_for_an_incarnation_that_ended_does_not_wait_for_the_next(seed: int) -> None:
+    log: list[str] = []
+    scheduler = VirtualScheduler(seed)
+    with scheduler.tree([ChildSpec("a", partial(Probe, log=log))]) as tree:
+        handle = tree.handle("a")
+        for _ in range(3):
+            failure(handle.ask(Raise(ValueError()), deadline=scheduler.deadline(5)))
+        scheduler.run_until(lambda: handle.health().state == "restarting")
+        ended = handle.incarnation
+        assert not handle.tell("late", incarnation=ended)
+        asked = handle.ask(Echo(1), deadline=scheduler.deadline(5), incarnation=ended)
+        waiting = handle.ask(Echo(2), deadline=scheduler.deadline(5))
+        answer = failure(asked)
+        assert isinstance(answer, Restarting)
+        assert answer.retry == "safe"
+        assert waiting.result() == 2
+        assert not [line for line in log if "told" in line]
+
+
 def test_an_old_ended_notice_is_dropped() -> None:
     from actors.supervision import Ended
 

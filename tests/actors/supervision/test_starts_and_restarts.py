@@ -616,6 +616,28 @@ def test_a_store_out_of_restarts_is_quarantined_as_a_whole_and_can_be_released(s
         assert tree.handle("store/lane").ask(Echo(1), deadline=scheduler.deadline(5)).result() == 1
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_what_waits_for_a_store_that_is_quarantined_or_stopped_meanwhile_is_told_so(seed: int) -> None:
+    for end in ("quarantine", "stop"):
+        scheduler = VirtualScheduler(seed)
+        with scheduler.tree([store(RestartPolicy(restarts=9, first_delay=5.0))]) as tree:
+            scheduler.settle()
+            for _ in range(12):
+                crash(scheduler, tree, "store/lane")
+            scheduler.run_until(lambda: health(tree, "store").state == "restarting")
+            paths = ("store", "store/lane", "store/helpers/indexer")
+            waiting = [tree.handle(path).ask(Echo(1), deadline=scheduler.deadline(60)) for path in paths]
+            assert not [reply for reply in waiting if reply.done()]
+            if end == "quarantine":
+                assert tree.root.quarantine("store", "by hand").result()
+            else:
+                assert tree.root.stop_child("store").result()
+            for path, reply in zip(paths, waiting, strict=True):
+                told, new = failure(reply), failure(tree.handle(path).ask(Echo(1), deadline=scheduler.deadline(5)))
+                assert (path, told.code, told.retry) == (path, new.code, "safe")
+                assert told.code == ("quarantined" if end == "quarantine" else "stopping")
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_corruption_in_a_lane_quarantines_its_store_without_a_restart(seed: int) -> None:
     scheduler = VirtualScheduler(seed)
