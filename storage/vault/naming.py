@@ -84,14 +84,17 @@ def _inside(root_fd: int, path: str) -> str:
 
 
 def _leads_through_link(root_fd: int, folder: str) -> bool:
-    """Whether the first component that is no folder of its own is a symbolic link."""
+    """Whether the first component that is no folder of its own is a symbolic link, as far as anybody may look."""
     above = ""
     for part in folder.split("/"):
-        fd = files.open_folder(root_fd, above, at="name.look")
         try:
-            status = files.stat_entry(fd, part, at="name.look")
-        finally:
-            files.close(fd)
+            fd = files.open_folder(root_fd, above, at="name.look")
+            try:
+                status = files.stat_entry(fd, part, at="name.look")
+            finally:
+                files.close(fd)
+        except OSError:  # a name that no file system takes, a folder that may not be entered
+            return False
         if status is None or not stat.S_ISDIR(status.st_mode):
             return status is not None and stat.S_ISLNK(status.st_mode)
         above = f"{above}/{part}" if above else part

@@ -131,7 +131,8 @@ def _require_repeat(context: OperationContext, request: AttachRequest, upload: U
     if end > upload.received or _received(context, upload, request.offset, len(chunk)) != chunk:
         raise reused(
             request.request_id, "data", "other_chunk",
-            "Other bytes were received at this offset; repeat the chunk unchanged, or begin anew with a new requestId.",
+            "These bytes are not kept at this offset: others were received, or the file was changed or removed since. "
+            "Repeat the chunk unchanged, or begin anew with a new requestId.",
             received=upload.received,
         )  # fmt: skip
     if request.final and end != upload.received:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 
 from actors.store.needs import CitationKey
 from actors.store.operations.context import OperationContext
 from messages.errors import EvidenceInvalid
 from messages.tools import EvidenceArgument
 from storage.evidence import unchanged
-from storage.records import EvidenceCitation
+from storage.records import EvidenceCitation, citation_value
 from storage.state import uploads
 from storage.state.uploads import Upload
 
@@ -20,19 +21,29 @@ def attached(
     """The citations that the arguments of a field stand for, completed from the source's own descriptor.
 
     A finished upload may be cited as well as a source that a record cites already. Each is in the place of its
-    argument, repeats included: :func:`distinct` leaves them out. Raises ``EvidenceInvalid`` for a file that nothing in
-    this partition retains under that hash.
+    argument, repeats included: :func:`with_added` leaves them out. Raises ``EvidenceInvalid`` for a file that nothing
+    in this partition retains under that hash.
     """
     return tuple(_citation(context, argument, f"{field}[{index}]") for index, argument in enumerate(arguments))
 
 
-def distinct(*citations: EvidenceCitation) -> tuple[EvidenceCitation, ...]:
-    """Citations for a record, each once, in their order."""
-    kept: list[EvidenceCitation] = []
-    for citation in citations:
-        if citation not in kept:
+def with_added(
+    citations: Sequence[EvidenceCitation], added: Iterable[EvidenceCitation]
+) -> tuple[EvidenceCitation, ...]:
+    """A record's citations and those that it has not, each of these once, in their order."""
+    kept = list(citations)
+    known = {identity(citation) for citation in kept}
+    for citation in added:
+        name = identity(citation)
+        if name not in known:
+            known.add(name)
             kept.append(citation)
     return tuple(kept)
+
+
+def identity(citation: EvidenceCitation) -> str:
+    """The same for two citations exactly when they are equal: a page may have thousands, and each is compared."""
+    return json.dumps(citation_value(citation), sort_keys=True)
 
 
 def unverified(

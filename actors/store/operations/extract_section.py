@@ -14,7 +14,7 @@ from actors.store.needs import NeedEvidence
 from actors.store.operations.budget import related
 from actors.store.operations.context import OperationContext, Outcome, check_fences, earlier_receipt
 from actors.store.operations.drafts import Draft, Drafts
-from actors.store.operations.evidence import attached, distinct, unverified
+from actors.store.operations.evidence import attached, unverified, with_added
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.same_title import same_title
 from actors.store.operations.validity import require_valid_page
@@ -187,8 +187,7 @@ def _with_section(
     drafts: Drafts, destination: _Page, moved: Extracted, evidence: Sequence[EvidenceCitation]
 ) -> Draft:
     before = destination.record
-    added = [citation for citation in distinct(*evidence) if citation not in before.evidence]
-    after = replace(before, evidence=(*before.evidence, *added))
+    after = replace(before, evidence=with_added(before.evidence, evidence))
     if destination.entry is not None:
         return drafts.revise(destination.entry, after, moved.destination_body)
     return drafts.create(replace(after, body=moved.destination_body))

@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from actors.store.operations.context import OperationContext, Outcome, check_fences, earlier_receipt
 from actors.store.operations.drafts import Drafts
+from actors.store.operations.evidence import identity, with_added
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.lifecycle import changed
 from actors.store.operations.page_drafts import in_line_ends_of
@@ -102,7 +103,7 @@ def _with_what_it_lacks(context: OperationContext, given: Record, taker: Record,
         taker,
         aliases=tuple(aliases),
         tags=_united(taker.tags, given.tags),
-        evidence=_united(taker.evidence, given.evidence),
+        evidence=with_added(taker.evidence, given.evidence),
         fields=fields,
     )
     for name, values in (("aliases", merged.aliases), ("tags", merged.tags)):
@@ -293,7 +294,7 @@ def _without_what_was_given(
     return rest, body, kept
 
 
-T = TypeVar("T")
+T = TypeVar("T", str, EvidenceCitation)
 
 
 def _united(first: Iterable[T], second: Iterable[T]) -> tuple[T, ...]:
@@ -307,11 +308,17 @@ def _added(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _common(first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:
-    return tuple(item for item in first if item in second)
+    known = set(map(_key, second))
+    return tuple(item for item in first if _key(item) in known)
 
 
 def _less(items: tuple[T, ...], others: tuple[T, ...]) -> tuple[T, ...]:
-    return tuple(item for item in items if item not in others)
+    known = set(map(_key, others))
+    return tuple(item for item in items if _key(item) not in known)
+
+
+def _key(item: str | EvidenceCitation) -> str:
+    return item if isinstance(item, str) else identity(item)
 
 
 def _stayed(what: str, why: Stayed) -> JsonObject:

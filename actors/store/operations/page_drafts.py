@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.drafts import Draft, Drafts
-from actors.store.operations.evidence import distinct
+from actors.store.operations.evidence import with_added
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.same_title import same_title
 from actors.store.operations.validity import require_valid_page
@@ -61,7 +61,7 @@ def _created(
         aliases=arguments.aliases or (),
         tags=arguments.tags or (),
         dependencies=drafts.records(arguments.dependencies or (), f"{at}dependencies"),
-        evidence=distinct(*evidence),
+        evidence=with_added((), evidence),
     )
     return drafts.create(record)
 
@@ -91,7 +91,7 @@ def _edited(
         aliases=before.aliases if arguments.aliases is None else arguments.aliases,
         tags=before.tags if arguments.tags is None else arguments.tags,
         dependencies=dependencies,
-        evidence=(*before.evidence, *(item for item in distinct(*evidence) if item not in before.evidence)),
+        evidence=with_added(before.evidence, evidence),
     )
     body, line_end_added = in_line_ends_of(context.session.source(entry), before.body, arguments.body)
     return drafts.revise(entry, after, body, line_end_added=line_end_added)

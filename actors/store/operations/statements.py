@@ -12,7 +12,7 @@ from actors.store.needs import NeedEvidence
 from actors.store.operations.claim_titles import claim_title
 from actors.store.operations.context import OperationContext, Outcome, check_fences, earlier_receipt
 from actors.store.operations.drafts import Draft, Drafts
-from actors.store.operations.evidence import attached, distinct, unverified
+from actors.store.operations.evidence import attached, unverified, with_added
 from actors.store.operations.fences import fenced_target
 from actors.store.operations.validity import require_valid_relationship
 from messages.errors import InvalidArgument
@@ -68,7 +68,7 @@ def annotate(context: OperationContext, request: AnnotateRequest) -> Outcome:
         continuity=_given(continuity, before.continuity),
         fixture=_given(request.fixture, before.fixture),
         entities=_given(entities, before.entities),
-        evidence=(*before.evidence, *(item for item in distinct(*evidence) if item not in before.evidence)),
+        evidence=with_added(before.evidence, evidence),
     )
     if request.id in after.continuity:
         raise InvalidArgument("A record does not continue itself.", field="continuity", reason="itself")
@@ -185,7 +185,7 @@ def _statement(
         recorded_at="",
         updated_at="",
         attribution=arguments.attribution,
-        evidence=distinct(*evidence),
+        evidence=with_added((), evidence),
         owner=None if arguments.owner is None else drafts.page(arguments.owner, f"{at}owner"),
         occurred_at=_interval(arguments.occurred_at),
         due_at=_interval(arguments.due_at),

@@ -412,3 +412,11 @@ def test_a_right_that_ends_before_the_commit_keeps_nothing_citable(desk: Desk) -
     ended = False
     page: JsonObject = {"title": "A", "type": "project", "body": "", "attachments": [descriptor(1, TEXT)]}
     assert desk.fails("save_page", page).fields["reason"] == "not_retained"
+
+
+def test_a_repeat_of_an_upload_whose_file_was_removed_since_says_what_may_have_happened(desk: Desk) -> None:
+    found = attach(desk, 1, b"text")
+    (desk.folder() / str(found["path"])).unlink()
+    error = desk.fails("attach", chunk(1, 0, b"text", final=True))
+    assert (error.code, error.fields["reason"]) == ("request_id_reused", "other_chunk")
+    assert "changed or removed" in error.message

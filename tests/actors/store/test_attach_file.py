@@ -280,3 +280,12 @@ def test_a_claim_keeps_its_evidence_when_a_refused_call_shares_its_folder(desk: 
     assert desk.fails("attach_file", asked(3, sha256="0" * 64)).code == "request_id_reused"
     assert desk.record(items_of(claim)[0]["id"], includeEvidence=True)["evidence"]
     assert left(desk) == [f"{upload_id(3)}/excerpt.txt"]
+
+
+@pytest.mark.parametrize("path", [f"{'a' * 300}/x.txt", f"reports/{'a' * 300}/x.txt", "reports/q3.txt/x.txt"])
+def test_a_path_that_no_file_can_have_is_refused_as_any_other_that_leads_nowhere(
+    desk: Desk, workspace: Path, path: str
+) -> None:
+    error = desk.fails("attach_file", asked(path=path))
+    assert (error.code, error.fields["field"], error.fields["reason"]) == ("invalid_argument", "filePath", "missing")
+    assert left(desk) == []

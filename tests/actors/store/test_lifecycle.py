@@ -9,6 +9,7 @@ import pytest
 
 from messages.errors import EvidenceInvalid, InvalidArgument, LimitExceeded, StaleFence
 from messages.json_types import JsonObject, JsonValue
+from storage.records import EvidenceCitation
 from tests.actors.store.statements import PASSAGE, claim, fenced, relationship, statement, stored
 from tests.kit.store import Desk, items_of, page_file, request_id, write_note
 
@@ -558,3 +559,27 @@ def test_a_recall_approval_is_not_inherited_by_a_replacement_or_a_destination(de
     assert stored(desk, source["id"]).recall is not None
     desk.call("merge", merging(desk, source["id"], destination["id"]))
     assert stored(desk, destination["id"]).recall is None
+
+
+def test_pages_with_thousands_of_citations_are_merged_without_comparing_each_with_each(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cited(numbers: range) -> list[JsonValue]:
+        return [{"path": f"artifacts/{request_id(900)}/{n}.txt", "sha256": f"{n:064x}"} for n in numbers]
+
+    write_note(desk.folder(), "people/a.md", page_file("a", "A", type="person", evidence=cited(range(2_000))))
+    write_note(desk.folder(), "people/b.md", page_file("b", "B", type="person", evidence=cited(range(1_000, 3_000))))
+    compared: list[object] = []
+    usual = EvidenceCitation.__eq__
+
+    def counted(self: EvidenceCitation, other: object) -> bool:
+        compared.append(other)
+        return usual(self, other)
+
+    monkeypatch.setattr(EvidenceCitation, "__eq__", counted)
+    desk.call("merge", merging(desk, "a", "b"))
+    assert len(stored(desk, "b").evidence) == 3_000
+    assert len(compared) < 20_000
+    desk.call("unmerge", withdrawal(desk, "a"))
+    assert len(stored(desk, "b").evidence) == 2_000
+    assert len(compared) < 40_000
