@@ -133,21 +133,34 @@ class Shelf:
         return status is not None and Stamp.of(status) == staged.stamp
 
     def place(self, can: replace.Capabilities, staged: Staged, name: str) -> None:
-        """Give a complete file its name, durably. Raises ``FileExistsError`` for a name that is taken."""
-        if staged.name == name:
-            return
+        """Give a complete file its name, durably. Raises ``FileExistsError`` for a name that is taken.
+
+        Where it has its name already, whoever gave it, a received file stands beside it in vain and is removed.
+        """
         with Folders(self.vault_fd) as folders:
             folder = folders.open(self.path)
-            replace.move(can, folder, staged.name, folder, name, at="upload.place")
-            files.fsync(folder, at="upload.sync")
+            if staged.name != name:
+                replace.move(can, folder, staged.name, folder, name, at="upload.place")
+                files.fsync(folder, at="upload.sync")
+                return
+            fd, _ = files.open_file(folder, name, at="upload.open")
+            try:
+                files.fsync(fd, at="upload.sync")
+            finally:
+                files.close(fd)
+            _sync_folders(folders, self.path)
+            files.unlink(folder, PARTIAL_NAME, at="upload.unlink")
 
     def mend(self, name: str) -> None:
         """Where a crash came between the two steps of giving a received file its ``name``, take the second one.
 
         Only a file system that cannot rename without replacing needs two (:func:`storage.vault.replace.move`).
         """
-        received, named = self._status(PARTIAL_NAME), self._status(name)
-        if received is not None and named is not None and os.path.samestat(received, named):
+        received = self._status(PARTIAL_NAME)
+        if received is None or received.st_nlink == 1:
+            return
+        named = self._status(name)
+        if named is not None and os.path.samestat(received, named):
             with Folders(self.vault_fd) as folders:
                 files.unlink(folders.open(self.path), PARTIAL_NAME, at="upload.unlink")
 
@@ -261,33 +274,42 @@ class RunningHashes:
 
     def placed(self, shelf: Shelf, name: str, size: int, sha256: str, check: Callable[[], None]) -> Staged | None:
         """The file that has its own name already, if it holds these bytes: its row was lost in a crash."""
-        found = self._first(shelf, (name,), size, check)
+        _, found = self._look(shelf, name, size, check)
         return found if found is not None and found.sha256 == sha256 else None
 
     def hash(self, shelf: Shelf, name: str, size: int, check: Callable[[], None]) -> Staged | None:
         """The received file, or the one that has its ``name`` already, hashed if it has ``size`` bytes, else ``None``.
 
-        ``None`` too when it changes. ``check`` runs once a mebibyte and may raise; the next call goes on where this
-        one ended.
+        Where both hold the same bytes, it is the one with the name: its row was lost in a crash, and the bytes were
+        sent again. ``None`` too when it changes. ``check`` runs once a mebibyte and may raise; the next call goes on
+        where this one ended.
         """
-        return self._first(shelf, (PARTIAL_NAME, name), size, check)
+        there, received = self._look(shelf, PARTIAL_NAME, size, check)
+        if there and received is None:
+            return None
+        _, named = self._look(shelf, name, size, check)
+        if received is None or (named is not None and named.sha256 == received.sha256):
+            return named
+        return received
 
-    def _first(self, shelf: Shelf, names: tuple[str, ...], size: int, check: Callable[[], None]) -> Staged | None:
+    def _look(self, shelf: Shelf, name: str, size: int, check: Callable[[], None]) -> tuple[bool, Staged | None]:
+        """Whether there is such a file, and its hash if it has ``size`` bytes and holds still."""
         with Folders(shelf.vault_fd) as folders:
             folder = folders.find(shelf.path)
             if folder is None:
-                return None
-            for each in names:
-                try:
-                    fd, status = files.open_file(folder, each, at="upload.open")
-                except (FileNotFoundError, UnsafeFile):
-                    continue
-                try:
-                    if status.st_size == size:
-                        return self._hash(shelf, each, fd, Stamp.of(status), check)
-                finally:
-                    files.close(fd)
-        return None
+                return False, None
+            try:
+                fd, status = files.open_file(folder, name, at="upload.open")
+            except FileNotFoundError:
+                return False, None
+            except UnsafeFile:
+                return True, None
+            try:
+                if status.st_size != size:
+                    return True, None
+                return True, self._hash(shelf, name, fd, Stamp.of(status), check)
+            finally:
+                files.close(fd)
 
     def _hash(self, shelf: Shelf, name: str, fd: int, stamp: Stamp, check: Callable[[], None]) -> Staged | None:
         key = (f"{shelf.path}/{name}", stamp)

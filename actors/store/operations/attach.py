@@ -88,8 +88,7 @@ def _as_on_disk(context: OperationContext, upload: Upload) -> Upload:
     """The upload as its file is: what somebody took away from it has to be sent again."""
     shelf = shelf_of(context, upload.request_id)
     with reported("look at the received bytes"):
-        if upload.size is not None:
-            shelf.mend(final_name(upload))
+        shelf.mend(final_name(upload))
         size = shelf.size_of(PARTIAL_NAME)
         if size is None and upload.size is not None:
             size = shelf.size_of(final_name(upload))
