@@ -246,11 +246,9 @@ class EvidenceVerifier(GuardedActor):
         try:
             found: dict[CitationKey, Verdict] = {}
             for citation in message.citations:
-                verdict = found[CitationKey.of(citation)] = verify(
-                    citation, root, cache, check, excerpt=message.excerpts
-                )
-                if message.fresh:
-                    kept.put(citation, verdict)
+                found[CitationKey.of(citation)] = verify(citation, root, cache, check, excerpt=message.excerpts)
+            if message.fresh:
+                kept.take_over(cache)
             return found
         finally:
             files.close(root)
