@@ -11,8 +11,7 @@ import socket
 import stat
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from storage.layout import StoreLayout
 from storage.records import content_hash
 from storage.state import history
 from storage.vault import ScanLimits
+from tests.kit.moments import at_point
 from tests.kit.store import (
     GROUP_PARTITION,
     Desk,
@@ -825,20 +825,3 @@ def test_a_record_whose_scope_is_changed_in_place_is_gone_from_its_history_and_c
 
 
 # --- below ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def at_point(name: str, action: Callable[[], object], *, when: int = 1) -> Iterator[None]:
-    """Run ``action`` when the point is passed for the ``when``-th time; fails if it never is."""
-    passed = 0
-
-    def handler(point: str) -> None:
-        nonlocal passed
-        if point == name:
-            passed += 1
-            if passed == when:
-                action()
-
-    with faults.installed(handler):
-        yield
-    assert passed >= when, f"{name} was passed {passed} times"
