@@ -20,6 +20,7 @@ from typing import Final
 from messages.errors import PublicationPending, StorageError, StoreUnavailable
 from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, Partition
 from storage import files
+from storage.evidence import sweep_copies
 from storage.files import Stamp, UnsafeFile
 from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation, not_activated
@@ -82,6 +83,8 @@ class StoreSession:
         )
         self.projection = StoreProjection(self.ontology_of)
         self.publisher: Publisher = open_store(layout.root, projection=self.projection, git=git)
+        # Only the private partition retains files of a workspace.
+        sweep_copies(self.publisher.root_fd, PRIVATE)
 
     @classmethod
     def create(cls, layout: StoreLayout, vault_id: str) -> None:

@@ -24,8 +24,11 @@ def attach_file(context: OperationContext, request: AttachFileRequest) -> Outcom
         outcome = _attach(context, request, staged)
     except KnowledgeError:
         if staged is not None:
-            shelf_of(context, request.request_id).discard(staged.name)
+            shelf_of(context, request.request_id).discard(staged)
         raise
+    if staged is not None and isinstance(outcome, dict):
+        # Answered with another file: an identical call was faster, or the bytes are retained already.
+        shelf_of(context, request.request_id).discard(staged)
     return outcome
 
 
@@ -38,9 +41,6 @@ def _attach(context: OperationContext, request: AttachFileRequest, staged: Stage
                 request.request_id, "requestId", "changed",
                 "This requestId was used for another source; repeat the identical call, or send a new UUID.",
             )  # fmt: skip
-        if staged is not None:
-            # An identical call was faster.
-            shelf_of(context, request.request_id).discard(staged.name)
         return attached(context, found)
     if context.blocked is not None:
         raise context.blocked
