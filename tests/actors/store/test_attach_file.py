@@ -335,3 +335,44 @@ def test_a_name_that_somebody_else_took_is_not_overwritten_and_no_copy_is_left(d
     assert (error.code, error.fields["reason"]) == ("storage_error", "taken")
     assert other.read_bytes() == b"a person's"
     assert left(desk) == [f"{upload_id(1)}/q3.txt"]
+
+
+# --- a workspace inside our own state ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "below", ["store", "store/vault", "store/vault/private", "store/vault/private/claims", "linked"]
+)
+def test_a_workspace_that_lies_inside_a_state_directory_gives_nothing_away(
+    desk: Desk, tmp_path: Path, below: str
+) -> None:
+    desk.remember("One.")
+    root = desk.layout.root
+    (tmp_path / "linked").symlink_to(root / "vault" / "private" / "claims")
+    workspace = tmp_path / "linked" if below == "linked" else root / Path(below).relative_to("store")
+    record = next(desk.folder().rglob("claims/**/*.md"))
+    desk.workspace = workspace
+    path = Path(os.path.relpath(record, os.path.realpath(workspace)))
+    error = desk.fails("attach_file", asked(path=path, sha256=digest(record.read_bytes())))
+    assert (error.code, error.fields["reason"]) == ("invalid_argument", "knowledge_state")
+
+
+def test_a_workspace_in_the_folder_of_all_state_gives_nothing_away(desk: Desk, tmp_path: Path) -> None:
+    state = tmp_path / "knowledge"
+    (state / "deeper" / "work").mkdir(parents=True)
+    for mark in ("registry.id", "registry.sqlite"):
+        (state / mark).touch()
+    (state / "deeper" / "work" / "q3.txt").write_bytes(DATA)
+    desk.workspace = state / "deeper" / "work"
+    assert desk.fails("attach_file", asked(path="q3.txt")).fields["reason"] == "knowledge_state"
+    (state / "registry.id").unlink()
+    assert desk.call("attach_file", asked(path="q3.txt"))["evidence"]
+
+
+def test_a_folder_above_the_workspace_that_may_not_be_looked_into_is_no_hindrance(desk: Desk, workspace: Path) -> None:
+    def closed(point: str) -> None:
+        if point == "workspace.above":
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    with faults.installed(closed):
+        assert desk.call("attach_file", asked())["evidence"] == descriptor(1, DATA, "q3.txt")
