@@ -461,7 +461,7 @@ class Lane(GuardedActor):
             "pending": session.publisher.pending() is not None,
             "git": git.to_json(),
             "recovery": session.publisher.report.kind,
-            "notices": list(session.publisher.report.messages),
+            "notices": list(session.publisher.notices),
         }
         if state != self._last_health:
             self._last_health = state

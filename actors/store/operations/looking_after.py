@@ -45,7 +45,7 @@ def operator_status(context: OperationContext, request: OperatorStatusRequest) -
         "finished": list(publisher.report.finished),
         "paths": [{"path": notice.path, "what": notice.happened} for notice in publisher.report.notices],
     }
-    shown["notices"] = list(publisher.report.messages)
+    shown["notices"] = list(publisher.notices)
     adoption = journal.last_adoption(publisher.db)
     if adoption is not None:
         at_ns, actor, what = adoption
@@ -56,8 +56,8 @@ def operator_status(context: OperationContext, request: OperatorStatusRequest) -
 
 
 def operator_diagnostics(context: OperationContext, request: OperatorDiagnosticsRequest) -> JsonObject:
-    """Findings by path, at most 1,000, with their number and whether some are left out."""
-    return _diagnostics(context, request.limit)
+    """Findings by path, at most 1,000, their number, whether some are left out, and what recovery has to tell."""
+    return {**_diagnostics(context, request.limit), "notices": list(context.session.store.publisher.notices)}
 
 
 def accept_deletions(context: OperationContext, request: AcceptDeletionsRequest) -> JsonObject:
