@@ -26,6 +26,7 @@ from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation, not_activated
 from storage.outside_edits import OutsideEdits, RecentLosses, unreadable
 from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
+from storage.publication.store import Folders, reported
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.records import Finding, ParsedRecord, Record, parse_record, path_key
 from storage.state import history
@@ -382,17 +383,12 @@ class PartitionSession:
         if self._publisher.taken(self.partition, path):
             return True
         folder_path, name = files.split(f"{self.partition.key}/{path}")
-        try:
-            folder = files.open_folder(self._publisher.root_fd, folder_path, at="session.folder")
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return False
-            raise
-        try:
+        with reported("look at a name"), Folders(self._publisher.root_fd) as folders:
+            folder = folders.find(folder_path)
             wanted = path_key(name)
-            return any(path_key(entry.name) == wanted for entry in files.list_folder(folder, at="session.list"))
-        finally:
-            files.close(folder)
+            return folder is not None and any(
+                path_key(entry.name) == wanted for entry in files.list_folder(folder, at="session.list")
+            )
 
     # --- writing ---------------------------------------------------------------------------------------
 

@@ -368,6 +368,24 @@ def test_a_failing_disk_is_scan_incomplete_and_no_defect(desk: Desk, point: str)
     assert ids(desk) == ["bad"]
 
 
+@pytest.mark.parametrize("point", ["target.stat", "session.list", "open.folder"])
+def test_a_disk_that_fails_where_a_free_name_is_looked_for_is_a_storage_error(desk: Desk, point: str) -> None:
+    desk.page("Kept")
+    met = False
+
+    def handler(reached: str) -> None:
+        nonlocal met
+        if reached == point and not met:
+            met = True
+            raise OSError(5, "Input/output error")
+
+    with faults.installed(handler):
+        error = desk.fails("save_page", {"title": "New", "type": "project", "body": ""})
+    assert met
+    assert error.code == "storage_error"
+    assert desk.page("New")["revision"] == 1
+
+
 # --- rights ---------------------------------------------------------------------------------------------------------
 
 

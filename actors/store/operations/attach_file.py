@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from actors.store.needs import NeedSource
 from actors.store.operations.context import OperationContext, Outcome, check_fences
-from actors.store.operations.retaining import attached, find_upload, retain, reused, shelf_of
+from actors.store.operations.retaining import attached, find_upload, is_still, retain, reused, shelf_of
 from actors.store.sources import CopyFile
 from messages.errors import Denied, InvalidArgument, KnowledgeError
 from messages.tools import AttachFileRequest, payload_hash
@@ -59,7 +59,7 @@ def _attach(context: OperationContext, request: AttachFileRequest, staged: Stage
             reason="no_workspace",
             allowed="nothing before the configuration has an absolute workspace",
         )
-    if staged is None or not shelf_of(context, request.request_id).is_still(staged):
+    if staged is None or not is_still(context, request.request_id, staged):
         return NeedSource(
             CopyFile(
                 context.partition,

@@ -46,6 +46,12 @@ def final_name(upload: Upload) -> str:
     return retained_name(upload.filename)
 
 
+def is_still(context: OperationContext, request_id: str, staged: Staged) -> bool:
+    """Whether a complete source of a request is the one that was hashed."""
+    with reported("look at the received bytes"):
+        return shelf_of(context, request_id).is_still(staged)
+
+
 def retain(context: OperationContext, upload: Upload, staged: Staged) -> Outcome:
     """Make a complete source citable, and answer with its descriptor.
 

@@ -453,6 +453,28 @@ def test_a_failure_at_the_end_of_an_upload_is_mended_by_repeating_the_last_chunk
     assert left(desk) == [f"{upload_id(1)}/notes.txt"]
 
 
+@pytest.mark.parametrize("when", range(1, 6))
+def test_a_disk_that_fails_at_any_look_at_the_received_bytes_is_a_storage_error(desk: Desk, when: int) -> None:
+    desk.call("attach", chunk(1, 0, TEXT[:5]))
+    last = chunk(1, 5, TEXT[5:], final=True)
+    passed = 0
+
+    def handler(point: str) -> None:
+        nonlocal passed
+        passed += point == "upload.stat"
+        if point == "upload.stat" and passed == when:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with faults.installed(handler):
+        try:
+            desk.call("attach", last)
+        except StorageError:
+            assert passed >= when
+        else:
+            assert passed < when, "the failure was met and is told"
+    assert desk.call("attach", last) == {"evidence": descriptor(1, TEXT)}
+
+
 def test_a_right_that_ends_before_the_commit_keeps_nothing_citable(desk: Desk) -> None:
     ended = False
 
