@@ -53,10 +53,12 @@ R = TypeVar("R")
 class PendingOperation:
     """One operator's request on its way; a pending answer like a tool call's. Any thread."""
 
-    __slots__ = ("_gate", "_reply", "_started", "_vault_id", "call")
+    __slots__ = ("_gate", "_reply", "_started", "call", "permit")
 
     def __init__(self, gate: PermitGate, call: OperatorCall) -> None:
         self.call = call
+        self.permit: Permit | None = None
+        """The right under which a store is asked, once it is."""
         self._gate = gate
         self._reply: Reply[JsonObject] = Reply()
         self._started = time.monotonic()
@@ -66,10 +68,17 @@ class PendingOperation:
         self._reply.add_done_callback(lambda _: callback(self))
 
     def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
-        """Hand the answer over if the operator may still do what was asked; else raise the typed refusal."""
+        """Hand the answer over if the operator may still do what was asked; else raise the typed refusal.
+
+        What comes from a store leaves under a read lease: switching off operators' reading waits for it.
+        """
         result = self._reply.result()
-        self._gate.require_scope(self.call.operator, self.call.scope)
-        hand_over(result)
+        if self.permit is None:
+            self._gate.require_scope(self.call.operator, self.call.scope)
+            hand_over(result)
+            return
+        with self._gate.lease(self.permit):
+            hand_over(result)
 
     def cancel(self) -> None:
         """Ask for the request to end before it is accepted."""
@@ -246,6 +255,7 @@ class Operators:
         layout = self._gate.layout_of(permit.vault_id)
         if layout is None:
             raise InternalError("The store of a permit is not known to the authority.")
+        pending.permit = permit
         request = call.request
         assert not isinstance(
             request, AdoptStoreRequest | RelocateStoreRequest | RunMaintenanceRequest | MaintenanceStatusRequest
