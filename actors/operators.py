@@ -36,6 +36,7 @@ from messages.operator import (
     RelocateStoreRequest,
     RunMaintenanceRequest,
 )
+from messages.tools.operator_reads import OperatorRead
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
 from storage.relocation import Move, Moved
@@ -156,12 +157,14 @@ class Operators:
         call = pending.call
         if call.cancellation.requested:
             raise _cancelled()
+        if isinstance(call.request, OperatorRead):
+            self._in_lane(pending, self._permit(call), pending.succeed, pending.fail)
+            return
         match call.request:
             case OperatorStatusRequest():
                 self._status(pending)
             case OperatorDiagnosticsRequest() | AcceptDeletionsRequest() | AdoptNotesRequest():
-                permit = self._permit(call)
-                self._in_lane(pending, permit, pending.succeed, pending.fail)
+                self._in_lane(pending, self._permit(call), pending.succeed, pending.fail)
             case AdoptStoreRequest():
                 self._adopt_store(pending, self._permit(call))
             case RelocateStoreRequest():

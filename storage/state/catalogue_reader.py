@@ -272,6 +272,15 @@ class CatalogueReader:
             counted.setdefault(str(kind), {})[str(lifecycle)] = int(number)
         return counted
 
+    def type_counts(self, now_ms: int) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """``(kind, type or label)`` -> how many current records it has, and how many in all."""
+        rows = self._db.query(
+            f"SELECT r.kind, r.type, sum({CURRENT}), count(*) FROM record r WHERE r.partition = ? "
+            "GROUP BY r.kind, r.type",
+            (now_ms, self.number),
+        )
+        return {(str(kind), str(name)): (int(current), int(total)) for kind, name, current, total in rows}
+
     def current_of_type(self, kind: RecordKind, type_name: str, now_ms: int, limit: int) -> Sequence[Entry]:
         """Up to ``limit`` current records of a kind and type, by id."""
         return self._entries(

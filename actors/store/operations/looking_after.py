@@ -12,7 +12,8 @@ from actors.store.operations.context import OperationContext
 from actors.store.operations.status import status
 from messages.json_types import JsonObject
 from messages.operator import AcceptDeletionsRequest, OperatorDiagnosticsRequest, OperatorStatusRequest
-from messages.tools import StatusRequest
+from messages.tools import StatusRequest, rows_within
+from messages.tools.operator_reads import FINDINGS_MAX_BYTES
 from storage.records import format_instant
 from storage.state import journal
 
@@ -51,13 +52,13 @@ def operator_status(context: OperationContext, request: OperatorStatusRequest) -
         at_ns, actor, what = adoption
         told: JsonObject = {key: what[key] for key in ("code", "database", "vault", "now") if key in what}
         shown["adopted"] = {"at": format_instant(at_ns // 1_000_000), "actor": actor, **told}
-    shown["diagnostics"] = _diagnostics(context, STATUS_FINDINGS)
+    shown["diagnostics"] = findings_within(context, STATUS_FINDINGS)
     return shown
 
 
 def operator_diagnostics(context: OperationContext, request: OperatorDiagnosticsRequest) -> JsonObject:
     """Findings by path, at most 1,000, their number, whether some are left out, and what recovery has to tell."""
-    return {**_diagnostics(context, request.limit), "notices": list(context.session.store.publisher.notices)}
+    return {**findings_within(context, request.limit), "notices": list(context.session.store.publisher.notices)}
 
 
 def accept_deletions(context: OperationContext, request: AcceptDeletionsRequest) -> JsonObject:
@@ -81,11 +82,13 @@ def refusal(code: str, message: str, fields: JsonObject) -> JsonObject:
     return shown
 
 
-def _diagnostics(context: OperationContext, limit: int) -> JsonObject:
+def findings_within(context: OperationContext, limit: int) -> JsonObject:
+    """Up to ``limit`` findings, fewer where they are long; ``truncated`` says that there are more."""
     found, total = context.session.diagnostics(limit)
+    shown = rows_within((finding.to_json() for finding in found), FINDINGS_MAX_BYTES)
     return {
-        "findings": [finding.to_json() for finding in found],
+        "findings": [*shown],
         "total": total,
-        "truncated": total > len(found),
+        "truncated": total > len(shown),
         "withheld": context.session.uncovered().get("withheld", 0),
     }
