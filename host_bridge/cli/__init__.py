@@ -19,6 +19,7 @@ _COMMANDS = {
     "adopt": "host_bridge.cli.adopt",
     "call": "host_bridge.cli.call",
     "demo": "host_bridge.cli.demo",
+    "inspect": "host_bridge.cli.inspect",
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",
     "serve": "host_bridge.cli.serve",
