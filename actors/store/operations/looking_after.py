@@ -14,11 +14,15 @@ from messages.json_types import JsonObject
 from messages.operator import AcceptDeletionsRequest, OperatorDiagnosticsRequest, OperatorStatusRequest
 from messages.tools import StatusRequest, rows_within
 from messages.tools.operator_reads import FINDINGS_MAX_BYTES
+from storage.publication import RecoveryReport
 from storage.records import format_instant
 from storage.state import journal
 
 STATUS_FINDINGS: Final = 20
 """How many findings status carries; diagnostics has them all."""
+
+RECOVERED_SHOWN: Final = 100
+"""Of the requests that were finished and of the paths that were touched when the store was opened."""
 
 COMMANDS: Final[dict[str, str]] = {
     "deletions_refused": "knowledge store accept-deletions",
@@ -41,12 +45,8 @@ def operator_status(context: OperationContext, request: OperatorStatusRequest) -
     if live.reason:
         shown["liveReason"] = live.reason
     shown["generation"] = publisher.pair.generation
-    shown["recovery"] = {
-        "kind": publisher.report.kind,
-        "finished": list(publisher.report.finished),
-        "paths": [{"path": notice.path, "what": notice.happened} for notice in publisher.report.notices],
-    }
-    shown["notices"] = list(publisher.notices)
+    shown["recovery"] = _recovery(publisher.report)
+    shown["notices"] = list(publisher.notices[:RECOVERED_SHOWN])
     adoption = journal.last_adoption(publisher.db)
     if adoption is not None:
         at_ns, actor, what = adoption
@@ -56,9 +56,22 @@ def operator_status(context: OperationContext, request: OperatorStatusRequest) -
     return shown
 
 
+def _recovery(report: RecoveryReport) -> JsonObject:
+    """What opening the store had to do; a machine that stopped may have left thousands of files behind."""
+    finished, notices = report.finished[:RECOVERED_SHOWN], report.notices[:RECOVERED_SHOWN]
+    shown: JsonObject = {
+        "kind": report.kind,
+        "finished": list(finished),
+        "paths": [{"path": notice.path, "what": notice.happened} for notice in notices],
+    }
+    if len(finished) < len(report.finished) or len(notices) < len(report.notices):
+        shown["totals"] = {"finished": len(report.finished), "paths": len(report.notices)}
+    return shown
+
+
 def operator_diagnostics(context: OperationContext, request: OperatorDiagnosticsRequest) -> JsonObject:
     """Findings by path, at most 1,000, their number, whether some are left out, and what recovery has to tell."""
-    return {**findings_within(context, request.limit), "notices": list(context.session.store.publisher.notices)}
+    return {**findings_within(context, request.limit), "notices": list(context.session.store.publisher.notices[:RECOVERED_SHOWN])}
 
 
 def accept_deletions(context: OperationContext, request: AcceptDeletionsRequest) -> JsonObject:

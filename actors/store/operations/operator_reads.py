@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from actors.store.needs import CitationKey, NeedEvidence
+from actors.store.operations.budget import budget_of
 from actors.store.operations.cards import OPERATOR, reference, sources_of, state_of
 from actors.store.operations.connections import connected_rows, connections
 from actors.store.operations.context import OperationContext, Outcome
@@ -222,7 +223,21 @@ def _left_out(context: OperationContext, entry: Entry, found: Record) -> JsonObj
             "approvedAt": recall.approved_at,
         },
         "unknownKeys": list(found.unknown) or None,
+        "mergedFrom": list(context.catalogue.merged_away(entry.id)) if entry.kind == "page" else None,
+        "budget": _budget(context, entry) if entry.kind == "page" else None,
         "revisions": store_history.count(db, context.partition, record_id=entry.id),
+    }
+
+
+def _budget(context: OperationContext, entry: Entry) -> JsonObject:
+    """What the body may grow to, and how the page stands among the others (tools.md, Page budgets)."""
+    budget = budget_of(context, entry)
+    standing = budget.standing
+    return {
+        "budgetChars": budget.chars,
+        "hub": budget.hub,
+        "degree": standing.degree,
+        "percentile": round(standing.percentile, 2),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,6 +13,7 @@ from messages.tools import CATALOGUE, json_bytes
 from messages.tools.operator_reads import CARDS_MAX_BYTES, FINDINGS_MAX_BYTES, OPERATOR_READS
 from messages.vocabulary import PRIVATE
 from storage.layout import StoreLayout
+from storage.publication import Notice, RecoveryReport
 from tests.kit.desk_fixtures import made_store
 from tests.kit.store import Desk, claim_file, copy_store, page_file, record_file, request_id, write_notes
 
@@ -218,6 +220,22 @@ def test_no_answer_to_an_operator_exceeds_its_budget(desk: Desk, method: str) ->
     answers = [desk.operate(method, arguments) for arguments in asked_by_operators(method)]
     assert answers
     assert max(map(json_bytes, answers)) <= OPERATORS_MOST_BYTES[method]
+
+
+def test_status_names_a_hundred_paths_of_a_recovery_and_counts_the_rest(
+    made_store: StoreLayout, tmp_path: Path
+) -> None:
+    opened = Desk(copy_store(made_store, tmp_path / "store"))
+    try:
+        notices = tuple(Notice("restored", f"private/{n}.md") for n in range(5_000))
+        opened.session.publisher.report = RecoveryReport("machine", notices)
+        recovery = opened.operate("status")["recovery"]
+        assert isinstance(recovery, dict)
+        assert isinstance(recovery["paths"], list)
+        assert len(recovery["paths"]) == 100
+        assert recovery["totals"] == {"finished": 0, "paths": 5_000}
+    finally:
+        opened.close()
 
 
 def test_an_operators_window_of_an_old_revision_is_bounded(desk: Desk) -> None:

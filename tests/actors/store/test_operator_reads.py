@@ -212,10 +212,10 @@ def test_a_record_is_shown_with_everything_that_agents_are_not_shown(desk: Desk)
              "connections", "evidence"} | STATE  # fmt: skip
     shown = {name: complete(desk, name) for name in CARDS}
     assert {name: set(record) for name, record in shown.items()} == {
-        "ada": every | {"type", "body"},
-        "acme": every | {"type", "body", "aliases", "tags", "dependencies", "fields"},
+        "ada": every | {"type", "body", "budget"},
+        "acme": every | {"type", "body", "budget", "aliases", "tags", "dependencies", "fields"},
         "pilot": every | {
-            "type", "body", "fields", "identityUncertainty", "attributionConfidence", "continuity", "recall",
+            "type", "body", "budget", "fields", "identityUncertainty", "attributionConfidence", "continuity", "recall",
             "unknownKeys", "issues", "originals",
         },
         "plain": every | {"claimKind", "assertionOrigin", "attribution", "text", "originals"},
@@ -294,6 +294,7 @@ def test_a_redirect_is_shown_where_a_record_names_a_merged_page(own: Desk) -> No
             ("c.md", claim_file("c", "So.", entities=["old", "nobody"])),
         ],
     )
+    assert complete(own, "new")["mergedFrom"] == ["old"]
     assert complete(own, "c")["pages"] == [
         {"id": "old", "title": "New", "mergedInto": "new"}, {"id": "nobody", "title": None},
     ]  # fmt: skip
