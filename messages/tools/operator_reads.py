@@ -57,6 +57,8 @@ CARDS_MAX_BYTES: Final = 256 * 1024
 """What the cards of one list may take."""
 FINDINGS_MAX_BYTES: Final = 512 * 1024
 """What the findings of one answer may take, however few they are."""
+FIRST_FINDINGS_MAX_BYTES: Final = 48 * 1024
+"""The same where findings stand beside other things."""
 PUBLICATIONS_LIMIT: Final = 50
 
 _SearchLimit: TypeAlias = Annotated[int, Integer(1, 50)]

@@ -10,7 +10,7 @@ import pytest
 
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import OwnerPrivate
-from messages.errors import Cancelled, Denied, InvalidArgument, NotFound
+from messages.errors import Cancelled, Denied, InvalidArgument, NotFound, UnknownTool
 from messages.json_types import JsonObject
 from messages.operator import LOCAL_OPERATOR, Operator, parse_operator_call
 from tests.actors.store.test_operator_reads import ASKED
@@ -130,6 +130,27 @@ def test_a_wrong_argument_is_refused_by_its_name(bridge: KnowledgeBridge) -> Non
         error = refused(bridge, method, READER, params)
         assert isinstance(error, InvalidArgument)
         assert error.fields["field"] == field
+
+
+def test_a_program_asks_through_the_bridge_as_itself_or_for_an_operator(bridge: KnowledgeBridge) -> None:
+    remember(bridge, "It rained.", 1)
+    assert bridge.ask("operator.search", {"query": "rained"})["total"] == 1
+    reader: JsonObject = {"id": "ana", "scopes": ["operator.read"], "agents": ["ben"]}
+    with pytest.raises(Denied):
+        bridge.ask("operator.search", {"query": "rained", "agent": "main", "operator": reader})
+    with pytest.raises(Denied):
+        bridge.ask("operator.search", {"query": "rained"}, operator=NOBODY)
+    with pytest.raises(InvalidArgument) as caught:
+        bridge.ask("knowledge_grep", {"query": "rained"})
+    assert caught.value.fields["field"] == "method"
+    with pytest.raises(InvalidArgument):
+        bridge.ask("operator.search", {"query": "rained", "deadlineMs": 0})
+
+
+def test_agents_have_no_tool_that_shows_complete_responses(bridge: KnowledgeBridge) -> None:
+    for name in ASKED:
+        with pytest.raises(UnknownTool):
+            bridge.call(f"operator.{name}", {}, MAIN)
 
 
 def test_the_answer_of_a_read_that_was_cancelled_first_is_that(bridge: KnowledgeBridge) -> None:

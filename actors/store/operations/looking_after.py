@@ -13,7 +13,7 @@ from actors.store.operations.status import status
 from messages.json_types import JsonObject
 from messages.operator import AcceptDeletionsRequest, OperatorDiagnosticsRequest, OperatorStatusRequest
 from messages.tools import StatusRequest, rows_within
-from messages.tools.operator_reads import FINDINGS_MAX_BYTES
+from messages.tools.operator_reads import FINDINGS_MAX_BYTES, FIRST_FINDINGS_MAX_BYTES
 from storage.publication import RecoveryReport
 from storage.records import format_instant
 from storage.state import journal
@@ -52,7 +52,7 @@ def operator_status(context: OperationContext, request: OperatorStatusRequest) -
         at_ns, actor, what = adoption
         told: JsonObject = {key: what[key] for key in ("code", "database", "vault", "now") if key in what}
         shown["adopted"] = {"at": format_instant(at_ns // 1_000_000), "actor": actor, **told}
-    shown["diagnostics"] = findings_within(context, STATUS_FINDINGS)
+    shown["diagnostics"] = findings_within(context, STATUS_FINDINGS, FIRST_FINDINGS_MAX_BYTES)
     return shown
 
 
@@ -95,10 +95,10 @@ def refusal(code: str, message: str, fields: JsonObject) -> JsonObject:
     return shown
 
 
-def findings_within(context: OperationContext, limit: int) -> JsonObject:
+def findings_within(context: OperationContext, limit: int, max_bytes: int = FINDINGS_MAX_BYTES) -> JsonObject:
     """Up to ``limit`` findings, fewer where they are long; ``truncated`` says that there are more."""
     found, total = context.session.diagnostics(limit)
-    shown = rows_within((finding.to_json() for finding in found), FINDINGS_MAX_BYTES)
+    shown = rows_within((finding.to_json() for finding in found), max_bytes)
     return {
         "findings": [*shown],
         "total": total,

@@ -31,6 +31,7 @@ from messages.json_types import JsonObject, JsonValue
 from messages.tools import EvidenceView, record_response, rows_within
 from messages.tools.complete import CompleteEvidence, CompleteRecord
 from messages.tools.operator_reads import (
+    FIRST_FINDINGS_MAX_BYTES,
     OperatorActivityRequest,
     OperatorConnectionsRequest,
     OperatorDayRequest,
@@ -292,7 +293,7 @@ def _activity(context: OperationContext, request: OperatorActivityRequest) -> Js
         "publications": {"pending": pending, "conflict": conflict},
         "git": context.git_state().to_json(),
         "index": {"state": context.index_state()},
-        "diagnostics": findings_within(context, ACTIVITY_FINDINGS),
+        "diagnostics": findings_within(context, ACTIVITY_FINDINGS, FIRST_FINDINGS_MAX_BYTES),
         "nextBefore": following,
         "rows": rows,
     }

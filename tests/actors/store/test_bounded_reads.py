@@ -222,6 +222,25 @@ def test_no_answer_to_an_operator_exceeds_its_budget(desk: Desk, method: str) ->
     assert max(map(json_bytes, answers)) <= OPERATORS_MOST_BYTES[method]
 
 
+def test_diagnostics_are_bounded_by_bytes_and_truncation_is_reported(
+    made_store: StoreLayout, tmp_path: Path
+) -> None:
+    opened = Desk(copy_store(made_store, tmp_path / "store"))
+    try:
+        folder = "/".join(letter * 200 for letter in "abcdefg")
+        write_notes(opened.folder(), ((f"{folder}/{n:03}{'n' * 200}.md", "no envelope\n") for n in range(450)))
+        answer = opened.operate("diagnostics")
+        findings = answer["findings"]
+        assert isinstance(findings, list)
+        assert 0 < len(findings) < 450
+        assert (answer["total"], answer["truncated"]) == (450, True)
+        assert json_bytes(answer) <= OPERATORS_MOST_BYTES["diagnostics"]
+        for method in ("activity", "status"):
+            assert json_bytes(opened.operate(method)) <= OPERATORS_MOST_BYTES[method]
+    finally:
+        opened.close()
+
+
 def test_status_names_a_hundred_paths_of_a_recovery_and_counts_the_rest(
     made_store: StoreLayout, tmp_path: Path
 ) -> None:
