@@ -88,6 +88,7 @@ Example:
     "inspect": f"""\
 knowledge inspect recent                what was updated last
 knowledge inspect records               browse everything, by type, tag, state and dates
+knowledge inspect tags                  the tags to browse by, most used first
 knowledge inspect search QUERY          ranked words, with excerpts
 knowledge inspect lookup NAME           an exact id, title or alias
 knowledge inspect record ID             one record whole: text, fields, state, evidence, where it lies

@@ -42,6 +42,7 @@ VIEWS = {
         "records",
         {**_NARROW, **_DATES, **_PAGE, "--match": True, "--origin": True, "--order": True, "--descending": False},
     ),
+    "tags": _View("tags", _PAGE),
     "search": _View("search", {**_NARROW, **_DATES, **_PAGE, "--mode": True}, "query", needed=True),
     "lookup": _View("lookup", {**_NARROW, **_PAGE}, "query", needed=True),
     "record": _View(

@@ -21,6 +21,8 @@ def in_words(view: str, answer: JsonObject) -> str:
             lines = [_revision(row) for row in _objects(answer.get("rows"))]
         case "activity":
             lines = list(_activity(answer))
+        case "tags":
+            lines = [f"{_count(row):>6}  {_flat(row.get('tag'))}" for row in _objects(answer.get("tags"))]
         case "vocabulary":
             lines = list(_vocabulary(answer))
         case "diagnostics":
@@ -134,14 +136,17 @@ def _because(git: JsonObject) -> str:
 
 def _vocabulary(answer: JsonObject) -> Iterator[str]:
     for row in (*_objects(answer.get("types")), *_objects(answer.get("definitions"))):
-        counts = row.get("counts")
-        number = counts.get("current") if isinstance(counts, dict) else ""
-        yield _short(f"{row.get('kind'):<13} {row.get('name'):<16} {number:>6}  {_flat(row.get('description'))}")
+        yield _short(f"{row.get('kind'):<13} {row.get('name'):<16} {_count(row):>6}  {_flat(row.get('description'))}")
         fields = row.get("fields")
         if isinstance(fields, dict) and fields:
             yield _short(f"{'':<13} fields: {', '.join(fields)}")
     for row in (*_objects(answer.get("sources")), *_objects(answer.get("issues"))):
         yield _member(row)
+
+
+def _count(row: JsonObject) -> str:
+    counts = row.get("counts")
+    return str(counts.get("current")) if isinstance(counts, dict) else ""
 
 
 def _findings(answer: JsonObject) -> Iterator[str]:

@@ -115,6 +115,15 @@ class OperatorRecentRequest(_Browsing, ToolRequest):
     tool: ClassVar[str] = "operator.recent"
 
 
+class OperatorTagsRequest(ToolRequest):
+    """The tags that records have, most used first: what to browse by."""
+
+    tool: ClassVar[str] = "operator.tags"
+
+    limit: _Limit = 100
+    offset: Offset = 0
+
+
 class OperatorSearchRequest(GrepRequest):
     """Search: ranked words with excerpts."""
 
@@ -211,6 +220,7 @@ OperatorRead: TypeAlias = (
     OperatorRecordRequest
     | OperatorRecordsRequest
     | OperatorRecentRequest
+    | OperatorTagsRequest
     | OperatorSearchRequest
     | OperatorLookupRequest
     | OperatorConnectionsRequest
@@ -232,6 +242,7 @@ OPERATOR_READS: Final[tuple[type[OperatorRead], ...]] = (
     OperatorRecordRequest,
     OperatorRecordsRequest,
     OperatorRecentRequest,
+    OperatorTagsRequest,
     OperatorSearchRequest,
     OperatorLookupRequest,
     OperatorConnectionsRequest,

@@ -11,9 +11,9 @@ from typing import Final
 from actors.store.operations.context import OperationContext
 from actors.store.operations.rows import Shape
 from messages.json_types import JsonObject, JsonValue
-from messages.text import one_line
+from messages.text import one_line, without_html_comments
 from messages.tools import claim_text
-from messages.tools.cards import CARD_EVIDENCE_SHOWN, PREVIEW_MAX_CHARS, Card
+from messages.tools.cards import CARD_EVIDENCE_SHOWN, CARD_MAX_VALUES, PREVIEW_MAX_CHARS, Card
 from messages.tools.operator_reads import CARDS_MAX_BYTES
 from messages.vocabulary import TAG_MAX_CHARS, TITLE_MAX_CHARS
 from storage.records import EvidenceCitation, Record, citation_value, format_instant, utf16
@@ -101,7 +101,8 @@ def _of_kind(context: OperationContext, entry: Entry, record: Record) -> JsonObj
     match entry.kind:
         case "page":
             # One line of the beginning; four times as much is read, since white space folds.
-            preview = utf16.clip(one_line(record.body[: 4 * PREVIEW_MAX_CHARS]), PREVIEW_MAX_CHARS)
+            beginning = without_html_comments(record.body[: 4 * PREVIEW_MAX_CHARS])
+            preview = utf16.clip(one_line(beginning), PREVIEW_MAX_CHARS)
             return {
                 "type": utf16.clip(entry.type, TAG_MAX_CHARS),
                 "bodyChars": entry.body_size,
@@ -109,7 +110,8 @@ def _of_kind(context: OperationContext, entry: Entry, record: Record) -> JsonObj
             }
         case "claim":
             owner = None if record.owner is None else reference(context, record.owner)
-            pages: list[JsonValue] = [reference(context, page) for page in record.entities]
+            # As many as a card cannot show: then it is a summary without them.
+            pages: list[JsonValue] = [reference(context, page) for page in record.entities[:CARD_MAX_VALUES]]
             return {
                 "claimKind": record.claim_kind,
                 "assertionOrigin": record.assertion_origin,

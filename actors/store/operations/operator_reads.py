@@ -28,7 +28,7 @@ from actors.store.operations.rows import current_snapshot
 from actors.store.operations.source_reads import attachment, evidence_read
 from actors.store.operations.timeline import chronicle_day, chronicle_days, chronicle_due, timeline
 from messages.json_types import JsonObject, JsonValue
-from messages.tools import EvidenceView, record_response, rows_within
+from messages.tools import EvidenceView, paging, record_response, rows_within
 from messages.tools.complete import CompleteEvidence, CompleteRecord
 from messages.tools.operator_reads import (
     FIRST_FINDINGS_MAX_BYTES,
@@ -48,11 +48,13 @@ from messages.tools.operator_reads import (
     OperatorRecordsRequest,
     OperatorRevisionRequest,
     OperatorSearchRequest,
+    OperatorTagsRequest,
     OperatorTimelineRequest,
     OperatorVocabularyRequest,
 )
 from messages.tools.records import EVIDENCE_PER_RESPONSE
-from storage.records import EvidenceCitation, Record, bound_ms, format_instant
+from messages.vocabulary import LIST_ARGUMENT_MAX_ITEMS, TAG_MAX_CHARS
+from storage.records import EvidenceCitation, Record, bound_ms, format_instant, utf16
 from storage.state import activity as store_activity
 from storage.state import history as store_history
 from storage.state.catalogue_reader import Entry
@@ -82,7 +84,7 @@ def read(context: OperationContext, request: OperatorRead) -> Outcome:
 
 
 _LISTS: Final = (
-    OperatorRecordsRequest, OperatorRecentRequest, OperatorSearchRequest, OperatorLookupRequest,
+    OperatorRecordsRequest, OperatorRecentRequest, OperatorTagsRequest, OperatorSearchRequest, OperatorLookupRequest,
     OperatorConnectionsRequest, OperatorTimelineRequest, OperatorDayRequest,
 )  # fmt: skip
 
@@ -95,6 +97,8 @@ def _read(context: OperationContext, request: OperatorRead) -> Outcome:
             return _browse(context, request)
         case OperatorRecentRequest():
             return _recent(context, request)
+        case OperatorTagsRequest():
+            return _tags(context, request)
         case OperatorSearchRequest():
             return grep(context, request, OPERATOR)
         case OperatorLookupRequest():
@@ -154,6 +158,20 @@ def _recent(context: OperationContext, request: OperatorRecentRequest) -> JsonOb
     return _browse(context, OperatorRecordsRequest.model_construct(**given, order="updated", descending=True))
 
 
+def _tags(context: OperationContext, request: OperatorTagsRequest) -> JsonObject:
+    found, total = context.catalogue.tags(context.now_ms, request.limit, request.offset)
+    rows: list[JsonObject] = [
+        {
+            "tag": utf16.clip(tag, TAG_MAX_CHARS),
+            **({"truncated": True} if utf16.length(tag) > TAG_MAX_CHARS else {}),
+            "counts": {"current": current, "total": in_all},
+        }
+        for tag, current, in_all in found
+    ]
+    page = paging(offset=request.offset, returned=len(rows), total=total)
+    return {"total": total, **page, "tags": [*rows]}
+
+
 # --- one record ----------------------------------------------------------------------------------------------
 
 
@@ -196,7 +214,9 @@ def _left_out(context: OperationContext, entry: Entry, found: Record) -> JsonObj
     """What agents are not shown of a record."""
     db = context.session.store.publisher.db
     change, recall = found.lifecycle_change, found.recall
-    pages: list[JsonValue] = [reference(context, page) for page in found.entities]
+    # One more than is shown, so that what is left out is named.
+    entities = found.entities[: LIST_ARGUMENT_MAX_ITEMS + 1]
+    pages: list[JsonValue] = [reference(context, page) for page in entities]
     return {
         "path": entry.path,
         "title": entry.title,

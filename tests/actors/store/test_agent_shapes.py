@@ -341,6 +341,44 @@ def test_history_rows_and_revisions_have_exactly_these_keys(own: Desk) -> None:
     assert set(shown) == set(newest) | {"content"}
 
 
+def test_every_view_of_the_ontology_has_exactly_these_keys(desk: Desk) -> None:
+    catalog = desk.call("ontology", {"kind": "page", "limit": 2})
+    assert catalog.keys() == {"fingerprint", "total", "nextOffset", "types"}
+    assert [set(row) for row in listed(catalog, "types")] == [
+        {"kind", "name", "description", "abstract"}, {"kind", "name", "description", "parent"},
+    ]  # fmt: skip
+    asked: JsonObject = {"view": "definitions", "name": "project", "includeRecords": True}
+    definitions = desk.call("ontology", asked)
+    assert definitions.keys() == {"fingerprint", "total", "definitions"}
+    [project] = listed(definitions, "definitions")
+    assert project["records"] == [{"id": "pilot", "title": "Pilot"}]
+    assert project["recordsTruncated"] is False
+    assert "records" not in listed(desk.call("ontology", {**asked, "includeRecords": False}), "definitions")[0]
+    sources = desk.call("ontology", {"view": "sources"})
+    assert [set(row) for row in listed(sources, "sources")] == [{"path", "valid", "size"}]
+    path = listed(sources, "sources")[0]["path"]
+    text = desk.call("ontology", {"view": "sources", "sourcePath": path, "maxChars": 256})
+    assert text.keys() == {"fingerprint", "path", "valid", "size", "nextOffset", "text"}
+    issues = desk.call("ontology", {"view": "diagnostics"})
+    assert issues.keys() == {"active", "fingerprint", "total", "issues"}
+
+
+def test_sources_and_checks_have_exactly_these_keys(own: Desk) -> None:
+    claim = items_of(own.remember("One."))[0]["id"]
+    [cited] = listed(own.record(claim, includeEvidence=True), "evidence")
+    source: JsonObject = {"id": claim, "path": cited["path"], "sha256": cited["sha256"]}
+    assert own.call("evidence_read", source).keys() == {"text", "startLine", "endLine"}
+    assert own.call("attachment", {**source, "offset": 0}).keys() == {"data", "offset", "size", "nextOffset"}
+    page = own.page("Pilot", body=f"See [[{claim}]].")["id"]
+    answer = own.call("verify", {"ids": [page], "expectedLinks": [{"from": page, "to": claim}]})
+    assert answer.keys() == {"total", "records", "links"}
+    assert [set(row) for row in listed(answer, "records")] == [ROW | {"state", "links"}]
+    assert [set(row) for row in listed(answer, "links")] == [{"from", "to", "state"}]
+    checked = own.call("source_check", {"sources": [{"key": "k"}]})
+    assert checked.keys() == {"total", "counts", "sources"}
+    assert [set(row) for row in listed(checked, "sources")] == [{"state", "key"}]
+
+
 # --- previews never split a surrogate pair ---------------------------------------------------------------------------
 
 

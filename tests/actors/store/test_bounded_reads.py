@@ -50,6 +50,7 @@ OPERATORS_MOST_BYTES: Final[dict[str, int]] = {
     "record": 500 * KIB,
     "records": CARDS,
     "recent": CARDS,
+    "tags": 128 * KIB,
     "search": CARDS,
     "lookup": CARDS,
     "connections": CARDS,
@@ -201,7 +202,7 @@ def asked_by_operators(method: str) -> Iterator[JsonObject]:
             yield {"id": "cited", "maxChars": 48_000, "evidenceOffset": 20}
         case "activity":
             yield {"limit": 100}
-        case "diagnostics" | "status":
+        case "diagnostics" | "status" | "tags":
             yield {}
         case _:
             yield from asked(alike.get(method, method))

@@ -165,6 +165,32 @@ def test_browse_narrows_by_type_tag_dates_and_part_of_a_name_and_orders(own: Des
     assert refused(own, "records", {"limit": 101}).fields["field"] == "limit"
 
 
+def test_the_tags_to_browse_by_come_most_used_first_and_each_finds_what_it_counts(own: Desk) -> None:
+    write_notes(
+        own.folder(),
+        [
+            ("a.md", page_file("a", "A", tags=["x", "y"])),
+            ("b.md", page_file("b", "B", tags=["y", "Y"])),
+            ("c.md", page_file("c", "C", tags=["x", "x"], lifecycle="withdrawn")),
+        ],
+    )
+    answer = own.operate("tags")
+    assert answer.keys() == PAGE | {"tags"}
+    assert answer["tags"] == [
+        {"tag": "y", "counts": {"current": 2, "total": 2}},
+        {"tag": "Y", "counts": {"current": 1, "total": 1}},
+        {"tag": "x", "counts": {"current": 1, "total": 2}},
+    ]
+    for row in listed(answer, "tags"):
+        counts = row["counts"]
+        assert isinstance(counts, dict)
+        for lifecycle, number in (("active", counts["current"]), ("all", counts["total"])):
+            assert own.operate("records", {"tag": row["tag"], "lifecycle": lifecycle})["total"] == number
+    first = own.operate("tags", {"limit": 2})
+    assert (first["total"], first["nextOffset"]) == (3, 2)
+    assert listed(own.operate("tags", {"offset": 2}), "tags") == listed(answer, "tags")[2:]
+
+
 def test_oversized_cards_come_back_as_navigable_summaries(own: Desk) -> None:
     many = [f"alias {n}" for n in range(300)]
     write_notes(
@@ -382,6 +408,7 @@ ASKED: dict[str, JsonObject] = {
     "record": {"id": "plain"},
     "records": {},
     "recent": {},
+    "tags": {},
     "search": {"query": "rained"},
     "lookup": {"query": "Acme"},
     "connections": {"id": "acme"},

@@ -47,6 +47,7 @@ OF_STATE: Final[dict[str, JsonObject]] = {
 WITHOUT_STATES: Final = {
     "knowledge_status", "knowledge_source_check", "knowledge_evidence_read", "knowledge_attachment",
     "knowledge_mutation", "operator.evidence", "operator.original", "operator.mutation", "operator.activity",
+    "operator.tags",
 }  # fmt: skip
 
 
