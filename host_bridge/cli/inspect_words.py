@@ -80,11 +80,11 @@ def _record(answer: JsonObject) -> Iterator[str]:
     record = answer.get("record")
     if not isinstance(record, dict):
         files = answer.get("files")
-        if answer.get("state") == "missing":
+        if not isinstance(files, list) or not files:
             yield "No record has this id."
             return
-        yield "Several files carry this id; add --path with one of them:"
-        yield from (f"  {path}" for path in files) if isinstance(files, list) else ()
+        yield "Add --path with one of the files that carry this id:"
+        yield from (f"  {_flat(path)}" for path in files)
         return
     text = record.get("text", record.get("body"))
     for name, member in record.items():

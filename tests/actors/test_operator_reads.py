@@ -15,6 +15,7 @@ from messages.json_types import JsonObject
 from messages.operator import LOCAL_OPERATOR, Operator, parse_operator_call
 from tests.actors.store.test_operator_reads import ASKED
 from tests.actors.test_operators import NOBODY, READER, WRITER, listed, member, operate, refused, save_page
+from tests.kit.actors import eventually
 from tests.kit.store import GROUP, MAIN, open_bridge, remember, stores, write_note
 
 AGENTS = "agents: {list: [{id: main}, {id: ben}]}"
@@ -161,6 +162,17 @@ def test_the_answer_of_a_read_that_was_cancelled_first_is_that(bridge: Knowledge
     pending.wait()
     with pytest.raises(Cancelled):
         pending.deliver(lambda _: None)
+
+
+def test_an_answer_is_not_handed_over_once_the_agent_uses_another_store(tmp_path: Path) -> None:
+    with KnowledgeBridge(tmp_path / "state") as bridge:
+        remember(bridge, "It rained.", 1)
+        pending = bridge.operate(parse_operator_call("operator.records", {}, peer=READER))
+        pending.wait()
+        (bridge.state_dir / "knowledge.yaml").write_text("stores: {team: {label: Team, agents: [main]}}\n")
+        eventually(lambda: operate(bridge, "status", READER)["state"] == "none")
+        with pytest.raises(Denied):
+            pending.deliver(lambda _: None)
 
 
 def test_many_operators_read_side_by_side_with_an_agent_that_saves(bridge: KnowledgeBridge) -> None:

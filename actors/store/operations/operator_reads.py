@@ -71,32 +71,29 @@ def read(context: OperationContext, request: OperatorRead) -> Outcome:
     found = _read(context, request)
     if not isinstance(found, dict):
         return found
-    if isinstance(request, _LISTS):
-        found = {
-            **found,
-            "nextOffset": found.get("nextOffset"),
-            "snapshot": found.get("snapshot", current_snapshot(context, None)),
-            "coverage": found.get("coverage", {}),
-        }
+    if isinstance(request, _PAGED):
+        snapshot = found.get("snapshot", current_snapshot(context, None))
+        found = {**found, "nextOffset": found.get("nextOffset"), "snapshot": snapshot}
+    if isinstance(request, _COVERED):
+        found = {**found, "coverage": found.get("coverage", {})}
     if context.blocked is not None:
         found["refusal"] = refusal(context.blocked.code, context.blocked.message, dict(context.blocked.fields))
     return found
 
 
-_LISTS: Final = (
+_PAGED: Final = (
     OperatorRecordsRequest, OperatorRecentRequest, OperatorTagsRequest, OperatorSearchRequest, OperatorLookupRequest,
     OperatorConnectionsRequest, OperatorTimelineRequest, OperatorDayRequest,
 )  # fmt: skip
+_COVERED: Final = (*_PAGED, OperatorDaysRequest, OperatorDueRequest)
 
 
 def _read(context: OperationContext, request: OperatorRead) -> Outcome:
     match request:
         case OperatorRecordRequest():
             return _record(context, request)
-        case OperatorRecordsRequest():
+        case OperatorRecordsRequest() | OperatorRecentRequest():
             return _browse(context, request)
-        case OperatorRecentRequest():
-            return _recent(context, request)
         case OperatorTagsRequest():
             return _tags(context, request)
         case OperatorSearchRequest():
@@ -134,28 +131,25 @@ def _read(context: OperationContext, request: OperatorRead) -> Outcome:
 # --- lists ---------------------------------------------------------------------------------------------------
 
 
-def _browse(context: OperationContext, request: OperatorRecordsRequest) -> JsonObject:
+def _browse(context: OperationContext, request: OperatorRecordsRequest | OperatorRecentRequest) -> JsonObject:
     snapshot = current_snapshot(context, request.snapshot)
+    asked = request if isinstance(request, OperatorRecordsRequest) else None
+    since, until = (None, None) if asked is None else (asked.since, asked.until)
     filters = InventoryFilters(
         kind=request.kind,
         types=types_of(context, request.type),
-        match=request.match,
-        origin=request.origin,
+        match=None if asked is None else asked.match,
+        origin=None if asked is None else asked.origin,
         lifecycle=request.lifecycle,
-        time_field=request.time_field,
-        since=None if request.since is None else bound_ms(request.since),
-        until=None if request.until is None else bound_ms(request.until),
+        time_field=None if asked is None else asked.time_field,
+        since=None if since is None else bound_ms(since),
+        until=None if until is None else bound_ms(until),
         now_ms=context.now_ms,
         tag=request.tag,
-        order=request.order,
-        descending=request.descending,
+        order="updated" if asked is None else asked.order,
+        descending=True if asked is None else asked.descending,
     )
     return inventory_page(context, filters, request.limit, request.offset, snapshot, OPERATOR)
-
-
-def _recent(context: OperationContext, request: OperatorRecentRequest) -> JsonObject:
-    given = request.model_dump(include={"kind", "type", "tag", "lifecycle", "limit", "offset", "snapshot"})
-    return _browse(context, OperatorRecordsRequest.model_construct(**given, order="updated", descending=True))
 
 
 def _tags(context: OperationContext, request: OperatorTagsRequest) -> JsonObject:
@@ -181,7 +175,7 @@ def _record(context: OperationContext, request: OperatorRecordRequest) -> Outcom
     chosen = [entry for entry in bearers if request.path in (None, entry.path)]
     if len(chosen) != 1:
         files: list[JsonValue] = [entry.path for entry in bearers[:FILES_NAMED]]
-        return {"record": None, "state": "ambiguous" if bearers else "missing", "files": files}
+        return {"record": None, "state": "ambiguous" if len(chosen) > 1 else "missing", "files": files}
     entry = chosen[0]
     found = context.session.load(entry)
     window = found.evidence[request.evidence_offset : request.evidence_offset + EVIDENCE_PER_RESPONSE]

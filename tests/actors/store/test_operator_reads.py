@@ -107,7 +107,7 @@ def test_every_list_is_made_of_cards(desk: Desk) -> None:
     due = desk.operate("chronicleDue", {"asOf": "2026-10-08"})
     assert [set(card) for card in listed(due, "upcoming")] == [CARDS["full"] | {"due"}]
     days: JsonObject = {"since": "2026-10-01", "until": "2026-10-03"}
-    assert desk.operate("chronicleDays", days) == desk.call("chronicle_days", days)
+    assert desk.operate("chronicleDays", days) == {**desk.call("chronicle_days", days), "coverage": {}}
 
 
 def test_operators_get_twenty_hits_by_default_and_agents_ten(own: Desk) -> None:
@@ -308,7 +308,7 @@ def test_a_missing_id_and_one_that_several_files_bear_are_told_apart_and_each_fi
     assert own.operate("record", {"id": "twice"}) == {"record": None, "state": "ambiguous", "files": ["a.md", "b.md"]}
     assert complete(own, "twice", path="b.md")["title"] == "B"
     missing = own.operate("record", {"id": "twice", "path": "c.md"})
-    assert (missing["record"], missing["state"]) == (None, "ambiguous")
+    assert missing == {"record": None, "state": "missing", "files": ["a.md", "b.md"]}
 
 
 def test_a_redirect_is_shown_where_a_record_names_a_merged_page(own: Desk) -> None:
