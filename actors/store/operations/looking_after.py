@@ -22,7 +22,7 @@ STATUS_FINDINGS: Final = 20
 """How many findings status carries; diagnostics has them all."""
 
 RECOVERED_SHOWN: Final = 100
-"""Of the requests that were finished and of the paths that were touched when the store was opened."""
+"""Of the requests that an opening finished, of the paths that it touched, and of the notices of all openings."""
 
 COMMANDS: Final[dict[str, str]] = {
     "deletions_refused": "knowledge store accept-deletions",
@@ -71,7 +71,8 @@ def _recovery(report: RecoveryReport) -> JsonObject:
 
 def operator_diagnostics(context: OperationContext, request: OperatorDiagnosticsRequest) -> JsonObject:
     """Findings by path, at most 1,000, their number, whether some are left out, and what recovery has to tell."""
-    return {**findings_within(context, request.limit), "notices": list(context.session.store.publisher.notices[:RECOVERED_SHOWN])}
+    notices = context.session.store.publisher.notices[:RECOVERED_SHOWN]
+    return {**findings_within(context, request.limit), "notices": list(notices)}
 
 
 def accept_deletions(context: OperationContext, request: AcceptDeletionsRequest) -> JsonObject:
