@@ -121,11 +121,20 @@ class HistoryRow:
 
 
 def history_response(
-    rows: Sequence[HistoryRow], *, total: int, offset: int, git: GitState, max_bytes: int = ROWS_MAX_BYTES
+    rows: Sequence[HistoryRow],
+    *,
+    total: int,
+    offset: int,
+    git: GitState,
+    snapshot: str | None = None,
+    max_bytes: int = ROWS_MAX_BYTES,
 ) -> JsonObject:
-    """One page of history, cut to ``max_bytes``, with the partition's Git summary."""
+    """One page of history, cut to ``max_bytes``, with the partition's Git summary.
+
+    Newest first, so a write between two pages moves every row on: pages of one ``snapshot`` join without a repeat.
+    """
     shown = rows_within((row.to_json() for row in rows), max_bytes)
-    page = paging(offset=offset, returned=len(shown), total=total)
+    page = paging(offset=offset, returned=len(shown), total=total, snapshot=snapshot)
     return {"total": total, **page, "git": git.to_json(), "rows": shown}
 
 

@@ -141,6 +141,7 @@ def lookup_response(
 ) -> JsonObject:
     """One page of the matches, cut to ``max_bytes``. ``state`` speaks of all ``total`` of them, not of this page.
 
+    Pages of one ``snapshot`` join without gap or repeat; a caller compares it, since a lookup takes none back.
     ``coverage`` only where something could not be looked at: a name that is missing may stand there.
     """
     state: Found = "missing" if total == 0 else "found" if total == 1 else "ambiguous"

@@ -76,8 +76,17 @@ def listed(values: Collection[int] | Collection[str]) -> str:
     return json.dumps(sorted(values), ensure_ascii=False)
 
 
-def compile_filters(filters: SearchFilters, *, expired: bool = True, among: Collection[int] | None = None) -> Where:
-    """The conditions of ``filters``; ``expired``: there may be such documents; ``among`` are the only rows wanted."""
+def compile_filters(
+    filters: SearchFilters,
+    *,
+    expired: bool = True,
+    among: Collection[int] | None = None,
+    without: Collection[int] = (),
+) -> Where:
+    """The conditions of ``filters``; ``expired``: there may be such documents.
+
+    ``among`` are the only rows wanted, ``without`` those that are not.
+    """
     on_text: list[str] = []
     on_document: list[str] = []
     text_values: list[SqlValue] = []
@@ -98,6 +107,9 @@ def compile_filters(filters: SearchFilters, *, expired: bool = True, among: Coll
     if among is not None:
         on_text.append(f"{_ROW} IN ({LISTED})")
         text_values.append(listed(among))
+    if without:
+        on_text.append(f"{_ROW} NOT IN ({LISTED})")
+        text_values.append(listed(without))
     if filters.kind is not None:
         on_text.append(f"(text.rowid >> {SLOT_BITS}) & 3 = {RECORD_KINDS.index(filters.kind)}")
     if filters.types is not None:

@@ -132,8 +132,10 @@ class SearchIndex:
             if _file.log_bytes(self.path) > LOG_MAX_BYTES:
                 self._database.checkpoint()
 
-    def search(self, query: SearchQuery, *, at_least: int) -> SearchPage:
+    def search(self, query: SearchQuery, *, at_least: int, without: Collection[int] = ()) -> SearchPage:
         """The hits that pass the query's filters, best first, ``limit`` of them from ``offset``, and how many in all.
+
+        Rows of ``without`` are none of them: the caller knows better than the index what they hold.
 
         Hits that hold what was literally written come first (SEARCH.md section 2), then by BM25, then by row: the
         order is total, so pages fit together. Raises ``IndexUnavailable`` (``reason: behind``) while the index has
@@ -150,7 +152,7 @@ class SearchIndex:
                 )
             if not parsed.phrases:
                 return SearchPage((), 0, position)
-            where = compile_filters(query.filters, expired=expired)
+            where = compile_filters(query.filters, expired=expired, without=without)
             count = f"SELECT count(*) FROM text{where.join} WHERE text MATCH ?{where.condition}"
             total = int(self._database.query(count, (parsed.match, *where.parameters))[0][0])
             hits = self._hits(parsed, where, query.limit, query.offset) if query.offset < total else ()

@@ -35,6 +35,14 @@ class ParsedQuery:
     plain: tuple[Phrase, ...]
     literals: tuple[_symbols.Literal, ...]
 
+    def found_in(self, *fields: str) -> bool:
+        """Whether the index would find a document of these texts, each a title, an alias or a body of its own."""
+        if not self.phrases:
+            return False
+        texts = [f" {' '.join(tokens(field))} " for field in fields]
+        held = (any(f" {' '.join(phrase)} " in text for text in texts) for phrase in self.phrases)
+        return any(held) if self.mode == "any" else all(held)
+
     @property
     def match(self) -> str:
         """The FTS5 expression; only for a query that has phrases."""

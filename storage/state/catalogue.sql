@@ -56,6 +56,8 @@ CREATE INDEX record_by_id ON record(partition, id);
 CREATE INDEX record_by_change ON record(partition, change);
 CREATE INDEX record_by_claim_key ON record(partition, claim_key) WHERE claim_key <> '';
 CREATE INDEX record_by_time ON record(partition, recorded_at);
+-- What had expired by a time is part of a snapshot: the clock changes lists without a write.
+CREATE INDEX record_by_expiry ON record(partition, expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX record_by_kind ON record(partition, kind, type, lifecycle);
 -- When active records happened, else were recorded, and their other dates: storage.state.timeline.
 CREATE INDEX record_by_moment ON record(partition, coalesce(occurred_from, recorded_at)) WHERE lifecycle = 'active';

@@ -114,6 +114,24 @@ class CatalogueReader:
         found = self._db.query_one("SELECT change FROM catalogue_partition WHERE key = ?", (self.partition.key,))
         return 0 if found is None else int(found[0])
 
+    def snapshot(self, now_ms: int) -> str:
+        """Names what the partition's lists hold at a time: another one after every change and after every expiry."""
+        name = f"{self.partition.kind}-{self.change}"
+        found = self._db.query_one(
+            "SELECT expires_at FROM record WHERE partition = ? AND expires_at IS NOT NULL AND expires_at <= ? "
+            "ORDER BY expires_at DESC LIMIT 1",
+            (self.number, now_ms),
+        )
+        return name if found is None else f"{name}-{found[0]}"
+
+    def touched_after(self, change: int, limit: int) -> Sequence[int] | None:
+        """The rows put or removed after a catalogue change; ``None`` where they are more than ``limit``."""
+        if change >= self.change:
+            return ()
+        rows = [entry.row for entry in self.changed_after(change, limit + 1)]
+        rows += [row for _, row in self.removed_after(change, limit + 1)]
+        return rows if len(rows) <= limit else None
+
     def by_id(self, record_id: str) -> Sequence[Entry]:
         """Every file that carries the id: more than one means that exact reads must not choose."""
         return self._entries("r.partition = ? AND r.id = ?", (self.number, record_id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from messages.vocabulary import Lifecycle, Partition
 from storage.state.connection import Database, Row
@@ -91,18 +92,22 @@ def rows(
     return [_revision(row) for row in found]
 
 
-def count(db: Database, partition: Partition, *, record_id: str | None = None) -> int:
-    """How many rows :func:`rows` has, of one record or of the whole partition."""
+class Extent(NamedTuple):
+    """How many rows :func:`rows` has, and the newest sequence among them (0: none): together they name the list."""
+
+    rows: int
+    newest: int
+
+
+def extent(db: Database, partition: Partition, *, record_id: str | None = None) -> Extent:
+    """The extent of one record's history or of the whole partition's."""
+    counted = "SELECT count(*), coalesce(max(h.sequence), 0) FROM history h JOIN partition r ON r.id = h.partition "
     if record_id is None:
-        row = db.query_one(
-            "SELECT count(*) FROM history h JOIN partition r ON r.id = h.partition WHERE r.key = ?", (partition.key,)
-        )
+        row = db.query_one(f"{counted} WHERE r.key = ?", (partition.key,))
     else:
-        row = db.query_one(
-            "SELECT count(*) FROM history h JOIN partition r ON r.id = h.partition WHERE r.key = ? AND h.record_id = ?",
-            (partition.key, record_id),
-        )
-    return int(row[0]) if row else 0
+        row = db.query_one(f"{counted} WHERE r.key = ? AND h.record_id = ?", (partition.key, record_id))
+    assert row is not None
+    return Extent(int(row[0]), int(row[1]))
 
 
 def at_sequence(db: Database, partition: Partition, record_id: str, sequence: int) -> Revision | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Final, assert_never
 
 from actors.store.needs import NeedIndex
 from actors.store.operations.context import OperationContext, Outcome
-from actors.store.operations.filters import types_of
-from actors.store.operations.rows import AGENT, Shape, coverage_of
-from messages.errors import IndexUnavailable, SnapshotChanged
+from actors.store.operations.filters import passes, types_of
+from actors.store.operations.rows import AGENT, Shape, coverage_of, same_snapshot
+from actors.store.operations.unindexed import Unindexed
+from messages.errors import IndexUnavailable
 from messages.tools import GrepRequest, SearchHit, grep_response, grep_unavailable
 from storage.records import bound_ms
 from storage.search import ParsedQuery, SearchFilters, SearchQuery, TimeField, excerpt, parse_query
@@ -23,50 +23,58 @@ def grep(context: OperationContext, request: GrepRequest, shape: Shape = AGENT) 
     """The best hits of a fresh index. A failed or late index is an error in the answer, never zero matches.
 
     An active search also returns the current replacement of a matching superseded record, after the direct hits.
+    Records written since the index caught up are judged by what they say now, and follow behind the hits it ranks.
     """
     prepared = context.prepared
     if prepared.index_problem is not None:
         return grep_unavailable(prepared.index_problem)
     if prepared.index_change is None:
         return NeedIndex(context.catalogue.change)
-    query = SearchQuery(
-        text=request.query, mode=request.mode, filters=_filters(context, request), limit=request.limit,
-        offset=request.offset,
-    )  # fmt: skip
     try:
         index = context.open_index()
-        page = index.search(query, at_least=prepared.index_change)
-        snapshot = f"{context.partition.kind}-{page.position}"
-        if request.snapshot is not None and request.snapshot != snapshot:
-            raise SnapshotChanged(
-                "Records changed since the first page; search again from offset 0.", snapshot=snapshot
-            )
+        late = Unindexed.after(context, index.position())
+        if late is None:
+            return NeedIndex(context.catalogue.change)
+        snapshot = same_snapshot(late.name(context.catalogue.snapshot(context.now_ms)), request.snapshot)
         parsed = parse_query(request.query, request.mode)
-        hits: list[SearchHit] = []
-        for found in page.hits:
-            entry = context.catalogue.by_row(found.rowid)
-            if entry is not None:
-                record = context.session.load(entry)
-                row = shape.row(context, entry, record, titled=True)
-                hits.append(SearchHit(row=row, snippet=excerpt(record.body, parsed)))
-        replaced: list[tuple[Entry, Entry]] = []
-        if request.lifecycle == "active" and request.offset + len(page.hits) >= page.total:
-            # Offsets run on from the direct hits into the replacements, so that a full last page hides none.
-            replaced = _replacements(context, request)
+        query = SearchQuery(request.query, request.mode, _filters(context, request), request.limit, request.offset)
+        page = index.search(query, at_least=prepared.index_change, without=late.rows)
+        found = [entry for hit in page.hits if (entry := context.catalogue.by_row(hit.rowid)) is not None]
+        behind = late.matching(parsed, lambda entry: _passes(context, request, entry))
+        total = page.total + len(behind)
+        if request.offset + len(found) >= page.total:
             start = max(0, request.offset - page.total)
-            hits += _replacement_hits(context, replaced[start : start + request.limit - len(hits)], parsed, shape)
+            found += behind[start : start + request.limit - len(found)]
+        hits = [_hit(context, entry, parsed, shape) for entry in found]
+        replaced: list[tuple[Entry, Entry]] = []
+        if request.lifecycle == "active" and request.offset + len(hits) >= total:
+            # Offsets run on from the direct hits into the replacements, so that a full last page hides none.
+            replaced = _replacements(context, request, parsed, late)
+            start = max(0, request.offset - total)
+            hits += [
+                _hit(context, new, parsed, shape, via=old.id)
+                for old, new in replaced[start : start + request.limit - len(hits)]
+            ]
     except IndexUnavailable as error:
         context.index_failed(error)
         return grep_unavailable(error.message)
     return grep_response(
         hits,
-        total=page.total,
+        total=total,
         replacements=len(replaced),
         offset=request.offset,
         snapshot=snapshot,
         coverage=coverage_of(context),
         max_bytes=shape.max_bytes,
     )
+
+
+def _hit(
+    context: OperationContext, entry: Entry, parsed: ParsedQuery, shape: Shape, via: str | None = None
+) -> SearchHit:
+    record = context.session.load(entry)
+    row = shape.row(context, entry, record, titled=True)
+    return SearchHit(row=row, snippet=excerpt(record.body, parsed), via=via)
 
 
 def _filters(context: OperationContext, request: GrepRequest) -> SearchFilters:
@@ -82,45 +90,37 @@ def _filters(context: OperationContext, request: GrepRequest) -> SearchFilters:
     )
 
 
-def _replacements(context: OperationContext, request: GrepRequest) -> list[tuple[Entry, Entry]]:
+def _replacements(
+    context: OperationContext, request: GrepRequest, parsed: ParsedQuery, late: Unindexed
+) -> list[tuple[Entry, Entry]]:
     """(earlier record, its current replacement), each replacement once, none that is a direct hit itself."""
-    earlier = SearchQuery(
-        text=request.query,
-        mode=request.mode,
-        filters=SearchFilters(lifecycle="superseded", eligible_at=context.now_ms, kind=request.kind),
-        limit=REPLACED_MAX,
-    )
+    filters = SearchFilters(lifecycle="superseded", eligible_at=context.now_ms, kind=request.kind)
+    earlier = SearchQuery(request.query, request.mode, filters, limit=REPLACED_MAX)
     index = context.open_index()
+    catalogue = context.catalogue
+    found = [catalogue.by_row(hit.rowid) for hit in index.search(earlier, at_least=0, without=late.rows).hits]
+    found += late.matching(parsed, lambda entry: _superseded(request, entry))
     replaced: dict[str, tuple[Entry, Entry]] = {}
-    for hit in index.search(earlier, at_least=0).hits:
-        old = context.catalogue.by_row(hit.rowid)
-        new = None if old is None else context.catalogue.follow_supersession(old)
-        if old is not None and new is not None and _eligible(context, request, new):
+    for old in found[:REPLACED_MAX]:
+        new = None if old is None else catalogue.follow_supersession(old)
+        if old is not None and new is not None and new.current(context.now_ms) and _passes(context, request, new):
             replaced.setdefault(new.id, (old, new))
     # A replacement that is a direct hit stands among those, on this page or another.
-    direct = index.matching(SearchQuery(request.query, request.mode), {new.row for _, new in replaced.values()})
+    known = {new.row for _, new in replaced.values() if new.row not in late.rows}
+    direct = index.matching(SearchQuery(request.query, request.mode), known)
+    direct |= {entry.row for entry in late.matching(parsed, lambda entry: _passes(context, request, entry))}
     return [pair for pair in replaced.values() if pair[1].row not in direct]
 
 
-def _replacement_hits(
-    context: OperationContext, replaced: Sequence[tuple[Entry, Entry]], parsed: ParsedQuery, shape: Shape
-) -> Iterator[SearchHit]:
-    for old, new in replaced:
-        record = context.session.load(new)
-        row = shape.row(context, new, record, titled=True)
-        yield SearchHit(row=row, snippet=excerpt(record.body, parsed), via=old.id)
+def _superseded(request: GrepRequest, entry: Entry) -> bool:
+    """Whether a record's wording leads to its replacement."""
+    eligible = entry.lifecycle == "superseded" and entry.valid and not entry.fixture
+    return eligible and (request.kind is None or entry.kind == request.kind)
 
 
-def _eligible(context: OperationContext, request: GrepRequest, entry: Entry) -> bool:
-    """Whether a replacement is current and passes the request's own filters, dates included."""
-    if not entry.current(context.now_ms):
-        return False
-    types = types_of(context, request.type)
-    return (
-        (types is None or entry.type in types)
-        and (request.tag is None or context.catalogue.tagged(entry.row, request.tag))
-        and _in_interval(entry, request)
-    )
+def _passes(context: OperationContext, request: GrepRequest, entry: Entry) -> bool:
+    """Whether a record passes the request's own filters, dates included."""
+    return passes(context, entry, request) and _in_interval(entry, request)
 
 
 def _in_interval(entry: Entry, request: GrepRequest) -> bool:

@@ -35,9 +35,14 @@ def history(context: OperationContext, request: HistoryRequest, *, complete: boo
     """
     db = context.session.store.publisher.db
     found = store_history.rows(db, context.partition, record_id=request.id, limit=request.limit, offset=request.offset)
-    total = store_history.count(db, context.partition, record_id=request.id)
-    rows = [_row(row, complete=complete) for row in found]
-    answer = history_response(rows, total=total, offset=request.offset, git=context.git_state())
+    extent = store_history.extent(db, context.partition, record_id=request.id)
+    answer = history_response(
+        [_row(row, complete=complete) for row in found],
+        total=extent.rows,
+        offset=request.offset,
+        git=context.git_state(),
+        snapshot=f"{context.partition.kind}-history-{extent.newest}-{extent.rows}",
+    )
     return {**answer, "nextOffset": answer.get("nextOffset")} if complete else answer
 
 

@@ -79,7 +79,11 @@ def coverage_of(context: OperationContext) -> JsonObject | None:
 
 def current_snapshot(context: OperationContext, sent: str | None) -> str:
     """The snapshot that a page of a list is read from. Raises ``SnapshotChanged`` when ``sent`` is another one."""
-    snapshot = f"{context.partition.kind}-{context.catalogue.change}"
+    return same_snapshot(context.catalogue.snapshot(context.now_ms), sent)
+
+
+def same_snapshot(snapshot: str, sent: str | None) -> str:
+    """``snapshot``. Raises ``SnapshotChanged`` when ``sent`` is another one."""
     if sent is not None and sent != snapshot:
         raise SnapshotChanged("Records changed since the first page; start again from offset 0.", snapshot=snapshot)
     return snapshot

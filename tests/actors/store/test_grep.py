@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from messages.errors import InvalidArgument, LimitExceeded, SnapshotChanged
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import json_bytes
-from tests.kit.store import GROUP_PARTITION, Desk, claim_file, items_of, page_file, write_note, write_notes
+from messages.vocabulary import Partition
+from storage.layout import StoreLayout
+from tests.kit.store import (
+    GROUP_PARTITION,
+    Desk,
+    claim_file,
+    copy_store,
+    items_of,
+    page_file,
+    write_note,
+    write_notes,
+)
 
 
 def hits(answer: JsonObject) -> list[JsonObject]:
@@ -84,6 +97,80 @@ def test_a_search_sees_every_change_made_before_it_began(desk: Desk) -> None:
     assert found(desk, "new") == set()
     claim = items_of(desk.remember("A new fact."))[0]["id"]
     assert found(desk, "new") == {claim}
+
+
+class BusyDesk(Desk):
+    """A desk at which others write between the index's catching up and the search."""
+
+    busy: Callable[[], object] | None = None
+
+    def catch_up(self, partition: Partition, change: int) -> None:
+        super().catch_up(partition, change)
+        change_now, self.busy = self.busy, None
+        if change_now is not None:
+            change_now()
+
+
+@pytest.fixture
+def busy(made_store: StoreLayout, tmp_path: Path) -> Iterator[BusyDesk]:
+    opened = BusyDesk(copy_store(made_store, tmp_path / "busy"))
+    write_notes(
+        opened.folder(), [(f"{name}.md", page_file(name, name, body=f"harbor {name}\n")) for name in ("a", "b", "c")]
+    )
+    assert found(opened, "harbor") == {"a", "b", "c"}
+    yield opened
+    opened.close()
+
+
+def while_searching(desk: BusyDesk, change: Callable[[], object], **more: JsonValue) -> JsonObject:
+    """The answer of a search during which the change is made, after the index has caught up."""
+    write_note(desk.folder(), "d.md", page_file("d", "D", body="so that the index has something to do\n"))
+    desk.busy = change
+    return desk.call("grep", {"query": "harbor", **more})
+
+
+def test_a_record_that_ends_while_a_search_runs_is_no_hit_of_it(busy: BusyDesk) -> None:
+    entry = busy.partition().catalogue.one("b")
+    assert entry is not None
+    text = page_file("b", "b", body="harbor b\n", lifecycle="withdrawn")
+    answer = while_searching(busy, lambda: write_note(busy.folder(), "b.md", text))
+    assert (ids(answer), answer["total"]) == (["a", "c"], 2)
+    answer = while_searching(busy, (busy.folder() / "a.md").unlink)
+    assert (ids(answer), answer["total"]) == (["c"], 1)
+
+
+def test_a_record_saved_while_a_search_runs_is_judged_by_what_it_says_now_and_stands_last(busy: BusyDesk) -> None:
+    new = page_file("new", "harbor", body="harbor harbor\n")
+    answer = while_searching(busy, lambda: write_note(busy.folder(), "new.md", new))
+    assert (ids(answer), answer["total"]) == (["a", "b", "c", "new"], 4)
+    answer = while_searching(busy, lambda: write_note(busy.folder(), "a.md", page_file("a", "a", body="no port\n")))
+    assert set(ids(answer)) == {"b", "c", "new"}
+    assert found(busy, "harbor") == {"b", "c", "new"}
+
+
+def test_pages_of_a_search_that_others_wrote_into_join_and_the_next_search_has_another_snapshot(
+    busy: BusyDesk,
+) -> None:
+    new = page_file("new", "harbor", body="harbor harbor\n")
+    first = while_searching(busy, lambda: write_note(busy.folder(), "new.md", new), limit=2)
+    assert (ids(first), first["nextOffset"], first["total"]) == (["a", "b"], 2, 4)
+    sent: JsonObject = {"query": "harbor", "offset": 2, "snapshot": first["snapshot"]}
+    assert isinstance(busy.fails("grep", sent), SnapshotChanged)
+    assert ids(busy.call("grep", {"query": "harbor"}))[0] == "new"
+
+
+def test_a_claim_corrected_while_a_search_runs_leads_to_its_replacement(busy: BusyDesk) -> None:
+    claim = str(items_of(busy.remember("The harbor is blue."))[0]["id"])
+    evidence = busy.retained("The port is red.")
+    statement: JsonObject = {
+        "kind": "claim", "body": "The port is red.", "claim_kind": "fact", "assertion_origin": "source",
+        "attribution": "user", "evidence": [evidence],
+    }  # fmt: skip
+    fences = {**busy.vault(), **busy.observed(claim), "reason": "wrong", "replacement": statement}
+    made: list[JsonObject] = []
+    answer = while_searching(busy, lambda: made.append(busy.call("correct", fences)), kind="claim")
+    assert [(hit["id"], hit["via"]) for hit in hits(answer)] == [(made[0]["id"], claim)]
+    assert answer["total"] == 0
 
 
 def test_a_record_that_moved_is_found_once(desk: Desk) -> None:
