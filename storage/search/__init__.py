@@ -8,6 +8,7 @@ finding nothing. The package keeps no text but the index's own tokens.
 Source: tools.md (Search and lookup), knowledge-more-facts.md section 6, decisions.md sections 5 and 8, SEARCH.md.
 """
 
+from storage.search._candidates import Candidate
 from storage.search._documents import (
     IndexChange,
     IndexDocument,
@@ -21,7 +22,7 @@ from storage.search._documents import (
 from storage.search._excerpt import EXCERPT_MAX_CHARS, LOCATED_MAX_BYTES, excerpt
 from storage.search._file import FAULT_POINTS, Rebuilt
 from storage.search._fold import is_unspaced
-from storage.search._index import SearchIndex
+from storage.search._index import CandidatePage, SearchIndex
 from storage.search._query import MODES, Mode, ParsedQuery, parse_query
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "FAULT_POINTS",
     "LOCATED_MAX_BYTES",
     "MODES",
+    "Candidate",
+    "CandidatePage",
     "IndexChange",
     "IndexDocument",
     "LifecycleFilter",

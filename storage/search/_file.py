@@ -17,10 +17,12 @@ from typing import Final, Literal, TypeAlias
 from messages.errors import IndexUnavailable
 from storage import files
 from storage.faults import effect
+from storage.search._candidates import PLACES, PRESENT, places, present
 from storage.search._fold import FOLD_VERSION
 from storage.state.connection import CACHE_KIB, Database, StorageCorrupt
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""2: current pages are in a second index, by which candidates are found."""
 APPLICATION_ID: Final = 0x4B724978  # "KrIx"
 FAULT_POINTS: Final = (
     ("search.open", "open an index file"),
@@ -63,6 +65,8 @@ CREATE INDEX document_by_expiry ON document(expires_at) WHERE expires_at IS NOT 
 CREATE TABLE tag (row INTEGER NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (row, tag)) STRICT, WITHOUT ROWID;
 CREATE VIRTUAL TABLE text USING fts5(title, aliases, body, content='', contentless_delete=1, tokenize='ascii');
 CREATE VIRTUAL TABLE symbol USING fts5(words, tokenize='ascii', columnsize=0);
+CREATE VIRTUAL TABLE stem USING fts5(names, body, content='', contentless_delete=1, tokenize='porter ascii');
+INSERT INTO stem(stem, rank) VALUES ('automerge', 0);
 INSERT INTO text(text, rank) VALUES ('automerge', 0);
 INSERT INTO symbol(symbol, rank) VALUES ('automerge', 0);
 PRAGMA application_id = {APPLICATION_ID};
@@ -108,7 +112,7 @@ def log_bytes(path: Path) -> int:
 
 def open_reader(path: Path, identity: Identity) -> Database:
     """A connection that cannot write. ``IndexUnavailable`` when the file is not this index, whole and current."""
-    database = Database.open(path, point_prefix="search", read_only=True)
+    database = _with_functions(Database.open(path, point_prefix="search", read_only=True))
     try:
         database.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
         fault = _fault(database, identity)
@@ -128,7 +132,7 @@ def open_writer(path: Path, identity: Identity) -> tuple[Database, Rebuilt | Non
         delete(path)  # a log without its database must not be replayed into the next one
     else:
         try:
-            database = Database.open(path, point_prefix="search")
+            database = _with_functions(Database.open(path, point_prefix="search"))
             try:
                 reason = _fault(database, identity)
                 if reason is None:
@@ -140,7 +144,7 @@ def open_writer(path: Path, identity: Identity) -> tuple[Database, Rebuilt | Non
         except StorageCorrupt:
             reason = "corrupt"
         delete(path)
-    database = Database.open(path, point_prefix="search", create=True)
+    database = _with_functions(Database.open(path, point_prefix="search", create=True))
     try:
         with database.transaction(full=False, point="search.create"):
             database.execute_script(_SCHEMA)
@@ -174,6 +178,13 @@ def folder_locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         files.close(folder_fd)
+
+
+def _with_functions(database: Database) -> Database:
+    """What queries for candidates read of a row; the file itself needs none of it."""
+    database.add_fts5_function(PLACES, places)
+    database.add_fts5_function(PRESENT, present)
+    return database
 
 
 def _fault(database: Database, identity: Identity) -> Rebuilt | None:

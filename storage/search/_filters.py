@@ -21,6 +21,8 @@ ROW_MASK: Final = (1 << SLOT_BITS) - 1
 # that FTS5 skips by itself, and those on kind are arithmetic: neither looks at another table.
 _CURRENT, _SUPERSEDED, _INELIGIBLE, _HIDDEN = 0, 1, 2, 3
 _STATE_BITS: Final = SLOT_BITS + 2
+PAGE_SLOT: Final = (_CURRENT << 2) + RECORD_KINDS.index("page")
+"""The slot of current pages."""
 
 _ROW: Final = f"(text.rowid & {ROW_MASK})"
 # CROSS JOIN keeps the match outermost: the other order would run it once a document.

@@ -16,10 +16,22 @@ from typing import Final, NamedTuple
 
 from messages.errors import IndexUnavailable, StoreUnavailable
 from storage.search import _file, _symbols
+from storage.search._candidates import POOL, Candidate, find_candidates
 from storage.search._documents import IndexChange, IndexDocument, SearchHit, SearchPage, SearchQuery
 from storage.search._file import Identity, Rebuilt
-from storage.search._filters import ANY_EXPIRED, LISTED, ROW_MASK, Where, compile_filters, listed, rowid_of, slot_of
+from storage.search._filters import (
+    ANY_EXPIRED,
+    LISTED,
+    PAGE_SLOT,
+    ROW_MASK,
+    Where,
+    compile_filters,
+    listed,
+    rowid_of,
+    slot_of,
+)
 from storage.search._fold import fold
+from storage.search._lemmas import lemmatised
 from storage.search._query import ParsedQuery, expression, parse_query
 from storage.state.connection import CommitUncertain, Database, SqlValue, StorageCorrupt
 
@@ -34,19 +46,31 @@ LITERALS_CHECKED_MAX: Final = 2_000
 
 # Between two aliases stands a token that no text folds to, so that no phrase runs from one into the next.
 _ALIAS_BORDER: Final = " \U0010ffff "
+_TABLES: Final = ("text", "stem", "symbol")
 _SCORE: Final = "bm25(text, 2.0, 2.0, 1.0)"  # a word in a name counts twice
 
 
 class _Entry(NamedTuple):
-    """One document as it is written: folded texts, symbol words, the columns of ``document`` and its tags."""
+    """One document as it is written: folded texts, symbol words, the columns of ``document`` and its tags.
+
+    ``names`` are those by which a current page may be a candidate; ``None`` for every other document.
+    """
 
     rowid: int
     title: str
     aliases: str
     body: str
+    names: str | None
     symbols: str
     columns: tuple[SqlValue, ...]
     tags: list[tuple[int, str]]
+
+
+class CandidatePage(NamedTuple):
+    """The candidates for a message, as the index stood at the catalogue change ``position``."""
+
+    candidates: tuple[Candidate, ...]
+    position: int
 
 
 class SearchIndex:
@@ -143,13 +167,7 @@ class SearchIndex:
         """
         parsed = parse_query(query.text, query.mode)
         with self._available(), self._snapshot(query.filters.eligible_at) as (position, expired):
-            if position < at_least:
-                raise IndexUnavailable(
-                    "The keyword index is still catching up; try again.",
-                    reason="behind",
-                    position=position,
-                    target=at_least,
-                )
+            _require(position, at_least)
             if not parsed.phrases:
                 return SearchPage((), 0, position)
             where = compile_filters(query.filters, expired=expired, without=without)
@@ -169,6 +187,19 @@ class SearchIndex:
             found = self._database.query(sql, (parsed.match, *where.parameters))
             return frozenset(rowid & ROW_MASK for (rowid,) in found)
 
+    def candidates(
+        self, message: str, *, at_least: int, without_types: Collection[str] = (), limit: int = POOL
+    ) -> CandidatePage:
+        """The current pages that share at least one word, of any script, with a message of any length; best first.
+
+        At most ``limit`` of them and never more than :data:`POOL`. Pages of ``without_types`` are none of them. Raises
+        ``IndexUnavailable`` as :meth:`search` does. Source: memory-provider.md (Recall gate), SEARCH.md section 3.
+        """
+        with self._available(), self._snapshot(None) as (position, _):
+            _require(position, at_least)
+            found = find_candidates(self._database, message, without_types, limit)
+            return CandidatePage(tuple(found), position)
+
     def merge_step(self, pages: int = MERGE_PAGES) -> bool:
         """Join some segments of the index, about ``pages`` pages of work; whether there is more to do.
 
@@ -186,7 +217,7 @@ class SearchIndex:
         try:
             sound = self._database.query("PRAGMA quick_check(1)") == [("ok",)]
             with self._database.transaction(full=False, point="search.merge"):
-                for table in ("text", "symbol"):
+                for table in _TABLES:
                     self._database.execute(f"INSERT INTO {table}({table}) VALUES ('integrity-check')")
         except StorageCorrupt:
             return False
@@ -204,7 +235,7 @@ class SearchIndex:
 
     def _merge(self, pages: int) -> bool:
         more = False
-        for table in ("text", "symbol"):
+        for table in _TABLES:
             with self._database.transaction(full=False, point="search.merge"):
                 before = self._changes()
                 self._database.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))
@@ -216,6 +247,7 @@ class SearchIndex:
         found = self._database.query(sql, (listed(rows),))
         run = self._database.execute_many
         run("DELETE FROM text WHERE rowid = ?", [(rowid_of(slot, row),) for row, slot, _ in found])
+        run("DELETE FROM stem WHERE rowid = ?", [(rowid_of(slot, row),) for row, slot, _ in found if slot == PAGE_SLOT])
         run("DELETE FROM symbol WHERE rowid = ?", [(rowid_of(slot, row),) for row, slot, symbols in found if symbols])
         run("DELETE FROM tag WHERE row = ?", [(row,) for row, _, _ in found])
         run("DELETE FROM document WHERE row = ?", [(row,) for row, _, _ in found])
@@ -225,6 +257,10 @@ class SearchIndex:
         run(
             "INSERT INTO text(rowid, title, aliases, body) VALUES (?, ?, ?, ?)",
             [(entry.rowid, entry.title, entry.aliases, entry.body) for entry in entries],
+        )
+        run(
+            "INSERT INTO stem(rowid, names, body) VALUES (?, ?, ?)",
+            [(entry.rowid, entry.names, lemmatised(entry.body)) for entry in entries if entry.names is not None],
         )
         symbols = [(entry.rowid, entry.symbols) for entry in entries if entry.symbols]
         run("INSERT INTO symbol(rowid, words) VALUES (?, ?)", symbols)
@@ -306,6 +342,13 @@ def _unavailable() -> Iterator[None]:
         raise IndexUnavailable("The keyword index cannot be opened and must be rebuilt.", reason="missing") from error
 
 
+def _require(position: int, at_least: int) -> None:
+    if position < at_least:
+        raise IndexUnavailable(
+            "The keyword index is still catching up; try again.", reason="behind", position=position, target=at_least
+        )
+
+
 def _position(database: Database) -> int:
     row = database.query_one("SELECT value FROM meta WHERE key = 'position'")
     if row is None:
@@ -316,11 +359,13 @@ def _position(database: Database) -> int:
 def _entry(row: int, document: IndexDocument) -> _Entry:
     slot = slot_of(document)
     symbols = _symbols.symbol_words(document.title, *document.aliases, document.body)
+    names = [fold(name) for name in (document.title, *document.aliases)]
     return _Entry(
         rowid_of(slot, row),
-        fold(document.title),
-        _ALIAS_BORDER.join(map(fold, document.aliases)),
+        names[0],
+        _ALIAS_BORDER.join(names[1:]),
         fold(document.body),
+        _ALIAS_BORDER.join(map(lemmatised, names)) if slot == PAGE_SLOT else None,
         symbols,
         (
             row,

@@ -66,7 +66,7 @@ def parse_query(text: str, mode: Mode = "all") -> ParsedQuery:
         if not phrase:
             continue
         whole += phrase
-        wanted = dict.fromkeys(_alternatives(phrase)) if mode == "any" else {phrase: None}
+        wanted = dict.fromkeys(alternatives(phrase)) if mode == "any" else {phrase: None}
         every |= wanted
         if symbols := _symbols.literals(word):
             literals |= dict.fromkeys(symbols)
@@ -90,7 +90,7 @@ def expression(phrases: Iterable[Phrase], operator: Literal[" OR ", " AND "]) ->
     return operator.join(f'"{" ".join(phrase)}"' for phrase in phrases)
 
 
-def _alternatives(phrase: Phrase) -> Iterator[Phrase]:
+def alternatives(phrase: Phrase) -> Iterator[Phrase]:
     """A word cut at the borders of unspaced scripts, and those runs into two-character phrases."""
     for unspaced, group in groupby(phrase, key=is_unspaced):
         run = tuple(group)

@@ -202,6 +202,12 @@ class Database:
         finally:
             self._connection.set_progress_handler(None)
 
+    def add_fts5_function(self, name: str, function: Callable[..., SqlValue]) -> None:
+        """Let full-text queries of this connection call ``function`` with the row that they are at."""
+        self._check_usable()
+        with _typed(self.path):
+            self._connection.register_fts5_function(name, function)
+
     def checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> tuple[int, int]:
         """Copy committed pages from the WAL into the database; ``(frames in the WAL, frames copied)``."""
         self._check_usable()

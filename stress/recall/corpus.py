@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, cast, get_args
 
@@ -86,6 +86,16 @@ class Corpus:
     def languages(self) -> list[str]:
         """The languages of the queries, in the order of their first query."""
         return list(dict.fromkeys(query.language for query in self.queries))
+
+    def pages(self) -> Corpus:
+        """The pages alone, and the queries that a page answers or helps: what candidates of the gate are judged by."""
+        pages = [document for document in self.documents if document.kind == "page"]
+        ids = {page.id for page in pages}
+        graded = (
+            replace(query, grades={name: grade for name, grade in query.grades.items() if name in ids})
+            for query in self.queries
+        )
+        return Corpus(tuple(pages), tuple(query for query in graded if query.grades))
 
 
 def read_corpus(folder: Path) -> Corpus:

@@ -1,4 +1,4 @@
-"""``python -m stress recall``: a judged corpus, searched by the runtime and by plain FTS5, one table."""
+"""``python -m stress recall``: a judged corpus, searched by the runtime and by plain FTS5, as two tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from stress.recall import report
 from stress.recall.baseline import TOKENIZERS, Mode, PlainFts
 from stress.recall.corpus import SHIPPED, Corpus, CorpusError, read_corpus
-from stress.recall.report import Answers
+from stress.recall.report import Answers, Run
 from stress.recall.runtime import Runtime
 
 UNREADABLE: Final = 2
@@ -33,6 +34,10 @@ its queries is sent to knowledge_grep, and the first ten hits are compared with 
   MRR              1 by the rank of the first relevant hit, 0 without one among ten
   nDCG@10          how near the order is to the best one, with a gain of 2**grade - 1
   p50, p95         milliseconds a query; ours goes through threads, freshness, access and excerpts, FTS5 is one table
+
+The second table is that of the recall gate's candidates: the pages that a whole message could need, asked of the same
+store's index with the query as the message. Its queries are those that a page answers or helps, its judgements those of
+pages, and plain FTS5 searches the pages alone.
 
 All are means over queries, and shown for all of them and by language. Times depend on the machine, scores do not.
 """
@@ -88,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.disable(logging.CRITICAL)
     try:
         corpus = read_corpus(options.corpus)
-        answers = _run(corpus, options.mode, options.rounds)
+        runs = _run(corpus, options.mode, options.rounds)
     except CorpusError as error:
         print(error, file=sys.stderr)
         return UNREADABLE
@@ -96,15 +101,16 @@ def main(arguments: Sequence[str]) -> int:
         logging.disable(quiet)
     output = Console()
     if options.json:
-        print(json.dumps(report.document(corpus, answers, mode=options.mode, rounds=options.rounds)))
+        print(json.dumps(report.document(runs, mode=options.mode, rounds=options.rounds)))
     elif output.is_terminal:
-        output.print(report.table(corpus, answers))
+        output.print(*map(report.table, runs), sep="\n")
     else:
-        print(report.markdown(corpus, answers), end="")
+        print("\n".join(map(report.markdown, runs)), end="")
     return 0
 
 
-def _run(corpus: Corpus, mode: Mode, rounds: int) -> list[Answers]:
+def _run(corpus: Corpus, mode: Mode, rounds: int) -> list[Run]:
+    """The searches, and behind them the candidates where the corpus has a page that answers a query."""
     console = Console(stderr=True)
     progress = Progress(
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -114,13 +120,27 @@ def _run(corpus: Corpus, mode: Mode, rounds: int) -> list[Answers]:
         with Runtime(Path(scratch) / "state", mode) as runtime:
             saving = progress.add_task("saving", total=len(corpus.documents))
             runtime.save(corpus.documents, lambda done: progress.update(saving, completed=done))
-            plain = [PlainFts(tokenizer, mode, corpus.documents) for tokenizer in TOKENIZERS]
-            try:
-                asking = progress.add_task("asking", total=len(corpus.queries) * rounds)
-                return ask(corpus, [runtime, *plain], rounds, lambda: progress.advance(asking))
-            finally:
-                for one in plain:
-                    one.close()
+            pages = corpus.pages()
+            asking = progress.add_task("asking", total=(len(corpus.queries) + len(pages.queries)) * rounds)
+            runs: list[Run] = []
+            with _plain(mode, corpus) as plain:
+                answers = ask(corpus, [runtime, *plain], rounds, lambda: progress.advance(asking))
+                runs.append(Run("searches", corpus, answers))
+            if pages.queries:
+                with closing(runtime.candidates()) as candidates, _plain("any", pages) as plain:
+                    answers = ask(pages, [candidates, *plain], rounds, lambda: progress.advance(asking))
+                    runs.append(Run("candidates", pages, answers))
+            return runs
+
+
+@contextmanager
+def _plain(mode: Mode, corpus: Corpus) -> Iterator[list[PlainFts]]:
+    plain = [PlainFts(tokenizer, mode, corpus.documents) for tokenizer in TOKENIZERS]
+    try:
+        yield plain
+    finally:
+        for one in plain:
+            one.close()
 
 
 def ask(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from rich.table import Table
 
@@ -30,34 +30,62 @@ class Answers:
         return 1_000 * percentile([taken for query in queries for taken in self.seconds[query.id]], share)
 
 
-def table(corpus: Corpus, answers: Sequence[Answers]) -> Table:
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One set of queries, asked of several contenders: whole searches, or candidates for the recall gate."""
+
+    of: Literal["searches", "candidates"]
+    corpus: Corpus
+    answers: Sequence[Answers]
+
+    @property
+    def title(self) -> str:
+        what = "" if self.of == "searches" else "Candidates for the recall gate: "
+        return f"{what}{len(self.corpus.documents)} {_COUNTED[self.of]}, {len(self.corpus.queries)} queries"
+
+
+_COUNTED: Final = {"searches": "documents", "candidates": "pages"}
+
+
+def table(run: Run) -> Table:
     """For a terminal."""
-    shown = Table(title=_title(corpus))
+    shown = Table(title=run.title)
     for heading in _HEADINGS:
         shown.add_column(heading, justify="left" if heading in _HEADINGS[:2] else "right")
-    for name, queries in _groups(corpus):
-        for answer in answers:
-            shown.add_row(*_cells(name, queries, answer), end_section=answer is answers[-1])
+    for name, queries in _groups(run.corpus):
+        for answer in run.answers:
+            shown.add_row(*_cells(name, queries, answer), end_section=answer is run.answers[-1])
     return shown
 
 
-def markdown(corpus: Corpus, answers: Sequence[Answers]) -> str:
+def markdown(run: Run) -> str:
     """The same as Markdown."""
-    lines = [_title(corpus), "", f"| {' | '.join(_HEADINGS)} |", "|" + "---|" * len(_HEADINGS)]
+    lines = [run.title, "", f"| {' | '.join(_HEADINGS)} |", "|" + "---|" * len(_HEADINGS)]
     lines += [
         f"| {' | '.join(_cells(name, queries, answer))} |"
-        for name, queries in _groups(corpus)
-        for answer in answers
+        for name, queries in _groups(run.corpus)
+        for answer in run.answers
     ]
     return "\n".join(lines) + "\n"
 
 
-def document(corpus: Corpus, answers: Sequence[Answers], *, mode: str, rounds: int) -> JsonObject:
-    """The whole run as data. ``firstRelevant`` is a rank from 1, or null where none of ten hits is relevant."""
+def document(runs: Sequence[Run], *, mode: str, rounds: int) -> JsonObject:
+    """The whole run as data, that of the candidates as ``candidates`` where there is one.
+
+    ``firstRelevant`` is a rank from 1, or null where none of ten hits is relevant.
+    """
+    shown: JsonObject = {"format": "knowledge-recall-v1", "mode": mode, "rounds": rounds}
+    for run in runs:
+        if run.of == "searches":
+            shown |= _document(run)
+        else:
+            shown[run.of] = _document(run)
+    return shown
+
+
+def _document(run: Run) -> JsonObject:
+    corpus, answers = run.corpus, run.answers
     return {
-        "format": "knowledge-recall-v1",
-        "mode": mode,
-        "rounds": rounds,
         "documents": len(corpus.documents),
         "groups": [
             {"queries": name, "count": len(queries), "results": {one.name: _result(queries, one) for one in answers}}
@@ -102,7 +130,3 @@ def _cells(name: str, queries: Sequence[Query], answer: Answers) -> tuple[str, .
     return (
         f"{name} ({len(queries)})", answer.name, *(f"{value:.3f}" for value in values), *(f"{ms:.2f}" for ms in times)
     )  # fmt: skip
-
-
-def _title(corpus: Corpus) -> str:
-    return f"{len(corpus.documents)} documents, {len(corpus.queries)} queries"

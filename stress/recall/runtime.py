@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -13,11 +13,18 @@ from host_bridge.bridge import KnowledgeBridge
 from messages.audience import OwnerPrivate
 from messages.errors import Refusal
 from messages.json_types import JsonObject
-from messages.vocabulary import EXCERPT_MAX_BYTES, REMEMBER_MAX_ITEMS
+from messages.vocabulary import EXCERPT_MAX_BYTES, PRIVATE, REMEMBER_MAX_ITEMS
+from storage.layout import Layout, StoreLayout
+from storage.search import SearchIndex
+from storage.state.catalogue import catalogue_identity
+from storage.state.catalogue_reader import CatalogueReader
+from storage.state.connection import Database
 from stress.recall.baseline import Mode
 from stress.recall.corpus import CorpusError, Document
 from stress.recall.metrics import DEPTH
 
+NO_CANDIDATES: Final = ("source", "artifact")
+"""Types of pages that the gate never offers (memory-provider.md, Recall gate)."""
 _AUDIENCE: Final = OwnerPrivate("main")
 _ATTRIBUTION: Final = "the corpus"
 _ITEM: Final = re.compile(r"items\[(\d+)\]")
@@ -42,6 +49,7 @@ class Runtime:
 
     def __init__(self, state_dir: Path, mode: Mode) -> None:
         self._mode = mode
+        self._state_dir = state_dir
         self._bridge = KnowledgeBridge(state_dir)
         self._saved: dict[str, _Saved] = {}
         self._documents: dict[str, str] = {}
@@ -76,6 +84,12 @@ class Runtime:
             if len(found) >= DEPTH or "nextOffset" not in answer:
                 return found[:DEPTH]
             further = {"offset": answer["nextOffset"], "snapshot": answer["snapshot"]}
+
+    def candidates(self) -> Candidates:
+        """The recall gate's candidates in this store, by the index that its searches have brought up to date."""
+        self._call("knowledge_grep", {"query": "anything"})
+        [folder] = Layout(self._state_dir).stores.iterdir()
+        return Candidates(StoreLayout(folder), self._documents)
 
     def close(self) -> None:
         self._bridge.close()
@@ -130,6 +144,39 @@ class Runtime:
 
     def _call(self, tool: str, arguments: JsonObject) -> JsonObject:
         return self._bridge.call(tool, arguments, _AUDIENCE)
+
+
+class Candidates:
+    """The recall gate's candidates for a message: current pages, from the store's own index. One thread; close it.
+
+    ``documents`` are the ids of a corpus by record id.
+    """
+
+    name: Final = "candidates"
+
+    def __init__(self, layout: StoreLayout, documents: Mapping[str, str]) -> None:
+        self._state = Database.open(layout.state_database, point_prefix="feed", read_only=True)
+        self._catalogue = CatalogueReader(self._state, PRIVATE)
+        self._index = SearchIndex.open(
+            layout.search_index(PRIVATE),
+            vault_id=layout.root.name,
+            partition=PRIVATE.key,
+            catalogue=catalogue_identity(self._state),
+            read_only=True,
+        )
+        self._documents = documents
+
+    def search(self, message: str) -> list[str]:
+        """The first ten documents, best first."""
+        found = self._index.candidates(
+            message, at_least=self._catalogue.change, without_types=NO_CANDIDATES, limit=DEPTH
+        )
+        entries = (self._catalogue.by_row(candidate.rowid) for candidate in found.candidates)
+        return [self._documents[entry.id] for entry in entries if entry is not None]
+
+    def close(self) -> None:
+        self._index.close()
+        self._state.close()
 
 
 def _batches(claims: Sequence[Document]) -> Iterator[list[Document]]:

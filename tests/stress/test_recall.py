@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,11 +19,11 @@ from rich.console import Console
 
 from stress.__main__ import main
 from stress.recall import report
-from stress.recall.baseline import PlainFts
+from stress.recall.baseline import TOKENIZERS, PlainFts
 from stress.recall.corpus import SHIPPED, CorpusError, read_corpus
 from stress.recall.main import ask
 from stress.recall.metrics import first_relevant, ndcg, percentile, recall, reciprocal_rank, scores
-from stress.recall.report import Answers
+from stress.recall.report import Answers, Run
 from stress.recall.runtime import Runtime
 from tests.kit.leaks import nothing_left
 from tests.stress.test_recall_corpus import FILES, corpus
@@ -178,9 +180,11 @@ def test_a_pipe_gets_the_markdown_table_and_nothing_else(folder: Path, capsys: p
     output, errors = capsys.readouterr()
     lines = output.splitlines()
     assert lines[0] == "3 documents, 2 queries"
-    names = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in lines[4:]]
-    contenders = ("knowledge", "FTS5 unicode61", "FTS5 porter")
-    assert names == [(group, one) for group in ("all (2)", "en (1)", "de (1)") for one in contenders]
+    rows = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in lines]
+    rivals = ("FTS5 unicode61", "FTS5 porter")
+    assert rows[4:13] == [(group, one) for group in ("all (2)", "en (1)", "de (1)") for one in ("knowledge", *rivals)]
+    assert lines[13:15] == ["", "Candidates for the recall gate: 1 pages, 1 queries"]
+    assert rows[18:] == [(group, one) for group in ("all (1)", "en (1)") for one in ("candidates", *rivals)]
     assert errors == ""
     assert os.listdir(folder.parent) == ["corpus"], "no store is left behind"
 
@@ -199,6 +203,7 @@ def test_a_script_gets_one_object_with_the_hits_of_every_query(
     assert scored["R@10"] == 0, "no document has every word of a query"
     assert run["queries"][0]["firstRelevant"] == {"knowledge": None, "FTS5 unicode61": None, "FTS5 porter": None}
     assert run["queries"][0]["hits"]["knowledge"] == []
+    assert (run["candidates"]["documents"], run["candidates"]["queries"][0]["hits"]["candidates"]) == (1, ["d1"])
 
 
 def test_a_corpus_that_cannot_be_read_ends_with_its_file_line_and_reason(
@@ -234,9 +239,9 @@ def test_a_terminal_gets_the_same_table(tmp_path: Path) -> None:
     read = corpus(tmp_path, {})
     answers = [Answers("it", {"q1": ["d1"], "q2": ["d1", "d3"]}, {"q1": [0.002], "q2": [0.004]})]
     output = io.StringIO()
-    Console(file=output, width=160).print(report.table(read, answers))
+    Console(file=output, width=160).print(report.table(Run("searches", read, answers)))
     shown = output.getvalue()
-    lines = report.markdown(read, answers).splitlines()[4:]
+    lines = report.markdown(Run("searches", read, answers)).splitlines()[4:]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     assert rows[0] == ["all (2)", "it", "0.500", "1.000", "1.000", "0.750", "0.815", "2.00", "4.00"]
     for cells in rows:
@@ -254,9 +259,16 @@ def shipped() -> Mapping[str, Any]:
         runtime.save(read.documents)
         plain = PlainFts("unicode61", "any", read.documents)
         try:
-            return report.document(read, ask(read, [runtime, plain], 1), mode="any", rounds=1)
+            searches = Run("searches", read, ask(read, [runtime, plain], 1))
         finally:
             plain.close()
+        pages = read.pages()
+        rivals = [PlainFts(tokenizer, "any", pages.documents) for tokenizer in TOKENIZERS]
+        with closing(runtime.candidates()) as candidates:
+            chosen = Run("candidates", pages, ask(pages, [candidates, *rivals], 1))
+        for rival in rivals:
+            rival.close()
+        return report.document([searches, chosen], mode="any", rounds=1)
 
 
 def test_over_all_queries_no_less_is_found_and_it_stands_no_lower_than_with_plain_fts5(
@@ -281,3 +293,32 @@ def test_a_replaced_claim_is_never_a_hit(shipped: Mapping[str, Any]) -> None:
     hits: Sequence[str] = [hit for query in shipped["queries"] for hit in query["hits"]["knowledge"]]
     assert replaced.isdisjoint(hits)
     assert not replaced.isdisjoint(hit for query in shipped["queries"] for hit in query["hits"]["FTS5 unicode61"])
+
+
+@pytest.mark.parametrize("half", [None, 0, 1])
+@pytest.mark.parametrize("rival", ["FTS5 unicode61", "FTS5 porter"])
+def test_candidates_are_no_worse_than_plain_fts5_over_all_queries_and_over_each_half_of_them(
+    shipped: Mapping[str, Any], half: int | None, rival: str
+) -> None:
+    """Halves by the hash of a query's id: what holds for one by chance does not hold for both."""
+    grades = {query.id: query.grades for query in read_corpus(SHIPPED).pages().queries}
+    queries = [
+        query
+        for query in shipped["candidates"]["queries"]
+        if half is None or hashlib.sha256(query["id"].encode()).digest()[0] % 2 == half
+    ]
+    assert len(queries) >= 40
+    ours, theirs = (
+        scores([(query["hits"][name], grades[query["id"]]) for query in queries]) for name in ("candidates", rival)
+    )
+    assert ours.recall_1 >= theirs.recall_1
+    assert ours.recall_5 >= theirs.recall_5
+    assert ours.recall_10 >= theirs.recall_10
+    assert ours.mrr >= theirs.mrr
+    assert ours.ndcg_10 >= theirs.ndcg_10
+
+
+def test_candidates_are_pages(shipped: Mapping[str, Any]) -> None:
+    kinds = {document.id: document.kind for document in read_corpus(SHIPPED).documents}
+    found = [hit for query in shipped["candidates"]["queries"] for hit in query["hits"]["candidates"]]
+    assert {kinds[hit] for hit in found} == {"page"}

@@ -1,0 +1,219 @@
+"""The pages that a whole message could need, for the recall gate to choose from: found and ranked by words alone.
+
+Two stages. A second index of names and bodies, stemmed, with current pages only, gives the best pages by BM25 that
+hold any content word of the message. Those few are scored again by what BM25 does not see: how many of the words are
+there at all and in the name, neighbours that stand together, and words in the very form in which they were written.
+The weights are those that SEARCH.md found on public sets; they were not fitted to the corpus of the bench.
+
+Source: memory-provider.md (Recall gate, step 1), SEARCH.md section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple, Protocol
+
+import orjson
+
+from storage.search._filters import LISTED, ROW_MASK, listed
+from storage.search._fold import tokens
+from storage.search._lemmas import STOP_WORDS, lemma
+from storage.search._query import Phrase, alternatives, expression
+from storage.state.connection import Database, Row, SqlValue
+
+POOL: Final = 50
+"""Pages that the first stage hands to the second, and that a caller can be given at most."""
+WORDS_MAX: Final = 64
+"""The rarest words of a message that are searched for."""
+WORDS_COUNTED_MAX: Final = 256
+"""Different words of a message that are counted at all: half from its beginning, half from its end."""
+PLACES_MAX: Final = 200
+"""Places of one word in one field that are compared with its neighbours'."""
+
+PLACES: Final = "candidate_places"
+PRESENT: Final = "candidate_words"
+
+_NAME_WEIGHT: Final = 2.0
+_K1, _B = 2.0, 0.5
+_COVERAGE, _IN_NAME, _ADJACENT, _NEAR, _EXACT = 1.0, 1.0, 0.5, 0.2, 0.2
+_NEAR_WORDS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A catalogue row and its score: higher is better, comparable within one answer only."""
+
+    rowid: int
+    score: float
+
+
+class _Word(NamedTuple):
+    """One content word of a message: as it is indexed, and as it was written, in every form that came."""
+
+    indexed: Phrase
+    written: tuple[Phrase, ...]
+
+
+class Message(NamedTuple):
+    """The content words of a message, each once, and which of them followed one another."""
+
+    words: tuple[_Word, ...]
+    neighbours: frozenset[tuple[int, int]]
+
+
+class FtsRow(Protocol):
+    """What the functions below use of SQLite's row under search."""
+
+    @property
+    def phrase_count(self) -> int: ...
+    @property
+    def row_count(self) -> int: ...
+    def phrase_locations(self, phrase: int, /) -> list[list[int]]: ...
+    def phrase_columns(self, phrase: int, /) -> tuple[int, ...]: ...
+    def column_size(self, col: int = -1, /) -> int: ...
+    def column_total_size(self, col: int = -1, /) -> int: ...
+
+
+def places(row: FtsRow, *_: object) -> bytes:
+    """Where each phrase stands: ``[size, total size, rows, [[in the name], [in the body]] of each phrase]``."""
+    found = [
+        [[len(column), column[:PLACES_MAX]] for column in row.phrase_locations(phrase)]
+        for phrase in range(row.phrase_count)
+    ]
+    return orjson.dumps([row.column_size(), row.column_total_size(), row.row_count, found])
+
+
+def present(row: FtsRow, *_: object) -> bytes:
+    """One byte for each phrase: whether the row holds it."""
+    return bytes(bool(row.phrase_columns(phrase)) for phrase in range(row.phrase_count))
+
+
+def parse_message(text: str) -> Message:
+    """The content words of a message of any length; its stop words where it has no others."""
+    every = [phrase for word in text.split() if (whole := tuple(tokens(word))) for phrase in alternatives(whole)]
+    content = [phrase for phrase in every if not (len(phrase) == 1 and phrase[0] in STOP_WORDS)] or every
+    half = WORDS_COUNTED_MAX // 2
+    if len(content) > WORDS_COUNTED_MAX:
+        content = [*content[:half], *content[-half:]]
+    written: dict[Phrase, dict[Phrase, None]] = {}
+    order: list[Phrase] = []
+    for phrase in content:
+        indexed = tuple(map(lemma, phrase))
+        written.setdefault(indexed, {})[phrase] = None
+        order.append(indexed)
+    number = {indexed: place for place, indexed in enumerate(written)}
+    words = tuple(_Word(indexed, tuple(forms)) for indexed, forms in written.items())
+    beside = frozenset((number[one], number[other]) for one, other in pairwise(order) if one != other)
+    return Message(words, beside)
+
+
+def find_candidates(database: Database, text: str, without_types: Collection[str], limit: int) -> Sequence[Candidate]:
+    """The current pages that share a word with ``text``, best first, at most ``limit`` of :data:`POOL`."""
+    message = _rarest(database, parse_message(text))
+    if not message.words:
+        return ()
+    excluded, values = "", list[SqlValue]()
+    if without_types:
+        excluded = (
+            f" AND NOT EXISTS (SELECT 1 FROM document d WHERE d.row = (stem.rowid & {ROW_MASK}) "
+            f"AND d.type IN ({LISTED}))"
+        )
+        values.append(listed(without_types))
+    pool = database.query(
+        f"SELECT stem.rowid, {PLACES}(stem) FROM stem WHERE stem MATCH ? AND rank MATCH 'bm25({_NAME_WEIGHT}, 1.0)'"
+        f"{excluded} ORDER BY rank LIMIT {POOL}",
+        (expression((word.indexed for word in message.words), " OR "), *values),
+    )
+    exact = _exact(database, message, [int(rowid) for rowid, _ in pool])
+    weights = [_idf(frequency, _rows(pool)) for frequency in _frequencies(database, message)]
+    scored = [
+        Candidate(int(rowid) & ROW_MASK, _score(message, weights, orjson.loads(where), exact[int(rowid)]))
+        for rowid, where in pool
+        if int(rowid) in exact
+    ]
+    return sorted(scored, key=lambda one: (-one.score, one.rowid))[:limit]
+
+
+# --- inside ---------------------------------------------------------------------------------------------------------
+
+
+def _frequencies(database: Database, message: Message) -> list[int]:
+    """How many pages hold each word."""
+    count = "SELECT count(*) FROM stem WHERE stem MATCH ?"
+    return [int(database.query(count, (expression((word.indexed,), " OR "),))[0][0]) for word in message.words]
+
+
+def _rarest(database: Database, message: Message) -> Message:
+    """The same message with the words that tell pages apart best, where it has too many."""
+    if len(message.words) <= WORDS_MAX:
+        return message
+    by_frequency = sorted(
+        (frequency, place) for place, frequency in enumerate(_frequencies(database, message)) if frequency
+    )
+    kept = sorted(place for _, place in by_frequency[:WORDS_MAX])
+    moved = {place: index for index, place in enumerate(kept)}
+    beside = ((moved[one], moved[other]) for one, other in message.neighbours if one in moved and other in moved)
+    return Message(tuple(message.words[place] for place in kept), frozenset(beside))
+
+
+def _exact(database: Database, message: Message, rowids: Sequence[int]) -> dict[int, set[int]]:
+    """Which words each page holds as they were written; a page that holds none shares no word with the message."""
+    forms = [(place, form) for place, word in enumerate(message.words) for form in word.written]
+    rows = database.query(
+        f"SELECT text.rowid, {PRESENT}(text) FROM json_each(?) j CROSS JOIN text ON text.rowid = j.value "
+        "WHERE text MATCH ?",
+        (listed(rowids), expression((form for _, form in forms), " OR ")),
+    )
+    return {
+        int(rowid): {place for (place, _), there in zip(forms, found, strict=True) if there} for rowid, found in rows
+    }
+
+
+def _rows(pool: Sequence[Row]) -> int:
+    """How many pages could be candidates."""
+    return int(orjson.loads(pool[0][1])[2]) if pool else 0
+
+
+def _idf(frequency: int, rows: int) -> float:
+    """Never 0, as FTS5's own is for a word on more than half of the pages, which names of a person's store are."""
+    return math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))
+
+
+def _score(message: Message, weights: Sequence[float], where: list[object], exact: Collection[int]) -> float:
+    size, total, rows, phrases = where
+    assert isinstance(size, int)
+    assert isinstance(total, int)
+    assert isinstance(rows, int)
+    assert isinstance(phrases, list)
+    length = 1 - _B + _B * size / max(total / rows, 1)
+    score = 0.0
+    for weight, ((in_name, _), (in_body, _)) in zip(weights, phrases, strict=True):
+        times = _NAME_WEIGHT * in_name + in_body
+        if times:
+            score += weight * (times * (_K1 + 1) / (times + _K1 * length) + _COVERAGE)
+        if in_name:
+            score += _IN_NAME * weight
+    for one, other in message.neighbours:
+        both = (weights[one] + weights[other]) / 2
+        nearest = min(_distances(phrases[one], phrases[other]), key=lambda step: (step != 1, abs(step)), default=0)
+        if nearest == 1:
+            score += _ADJACENT * both
+        if nearest and abs(nearest) <= _NEAR_WORDS:
+            score += _NEAR * both
+    return score + _EXACT * sum(weights[place] for place in exact)
+
+
+def _distances(one: list[tuple[int, list[int]]], other: list[tuple[int, list[int]]]) -> Iterator[int]:
+    """From each place of one word to the nearest places of another in the same field."""
+    for (_, first), (_, second) in zip(one, other, strict=True):
+        at = 0
+        for place in first:
+            while at < len(second) and second[at] <= place:
+                at += 1
+            if at < len(second):
+                yield second[at] - place
+            if at:
+                yield second[at - 1] - place
