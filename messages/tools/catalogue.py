@@ -134,7 +134,7 @@ _SPECS: Final = (
     _read(
         ConnectionsRequest,
         "Show what one record is connected with: incoming and outgoing relationships, dependents (records that declare "
-        "it as a dependency), claims about or owned by a page, links in its text, and backlinks from pages. Use it "
+        "it as a dependency), claims about or owned by a page, links in its text, and backlinks from others. Use it "
         "after knowledge_record to look around, and before a correction to see what rests on it. One row per "
         "connection, with its direction; follow nextOffset with unchanged filters and send snapshot back. historical "
         "adds superseded records.",

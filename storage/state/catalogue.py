@@ -223,8 +223,7 @@ class CatalogueWriter:
             db.execute(f"UPDATE record SET ({_COLUMNS}) = ({marks}) WHERE row = ?", (*values, row))
         self._put_details(db, number, row, record, field_pages(ontology, record, page_type))
         self._put_findings(db, number, parsed.path, findings)
-        keys = link_keys(record.body, parsed.path) if record.kind == "page" else ()
-        links.follow(before, links.identity(row), keys)
+        links.follow(before, links.identity(row), link_keys(record.body, parsed.path))
 
     def _put_details(
         self, db: Database, number: int, row: int, record: Record, named_in_fields: Sequence[str]

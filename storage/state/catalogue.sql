@@ -128,7 +128,7 @@ CREATE TABLE degree (                                      -- how many current p
     PRIMARY KEY (partition, degree)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE body_link (                                   -- the links of pages' bodies, as written and as they lead now
+CREATE TABLE body_link (                                   -- the links of bodies, as written; those of pages as they lead now
     partition   INTEGER NOT NULL,
     row         INTEGER NOT NULL,
     form        TEXT NOT NULL CHECK (form IN ('wiki', 'path')),

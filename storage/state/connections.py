@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from storage.records import path_key
+from storage.records.link_keys import LinkKey
 from storage.state.catalogue_reader import CURRENT, CatalogueReader, Entry
 from storage.state.connection import SqlValue
-from storage.state.page_graph import is_current_page
+from storage.state.page_graph import PageGraph, is_current_page
 
 Direction: TypeAlias = Literal["incoming", "outgoing", "dependents", "claims", "links", "backlinks"]
 
@@ -39,14 +40,20 @@ class ConnectionFilters:
 
 
 def connections(
-    reader: CatalogueReader, entry: Entry, ids: Sequence[str], links: Collection[int], filters: ConnectionFilters
+    reader: CatalogueReader,
+    entry: Entry,
+    ids: Sequence[str],
+    links: Collection[int],
+    backlinks: Collection[int],
+    filters: ConnectionFilters,
 ) -> Sequence[tuple[Direction, int]]:
     """``(direction, row)`` of every connection of ``entry``, each pair once: by direction, then oldest record first.
 
-    ``ids`` are the record's own and those of pages merged into it; ``links`` the rows that its text links to. A record
-    is not connected with itself. Withdrawn, merged, invalid and expired records, and fixtures, are never listed.
+    ``ids`` are the record's own and those of pages merged into it; ``links`` the rows that its text links to,
+    ``backlinks`` those of :func:`linking_statements`. A record is not connected with itself. Withdrawn, merged, invalid
+    and expired records, and fixtures, are never listed.
     """
-    parts, parameters = _parts(reader.number, entry, ids, links, filters.directions)
+    parts, parameters = _parts(reader.number, entry, ids, links, backlinks, filters.directions)
     if not parts:
         return []
     eligible = f"({CURRENT})"
@@ -61,8 +68,45 @@ def connections(
     return [(DIRECTIONS[int(place)], int(row)) for place, row in found]
 
 
+def linking_statements(reader: CatalogueReader, entry: Entry, ids: Sequence[str]) -> Sequence[int]:
+    """The claims and relationships whose texts link to a current page by title, alias, path or file name.
+
+    ``ids`` are the page's own and those merged into it. Each different way of writing the link is decided once, by the
+    rule for the links of pages: what several pages could be meant by leads nowhere.
+    """
+    if not is_current_page(entry):
+        return ()
+    bearers = [bearer for record_id in ids if (bearer := reader.one(record_id)) is not None]
+    names = sorted({name for bearer in bearers for name in reader.names_of(bearer.row)})
+    keys = [path_key(bearer.path) for bearer in bearers]
+    paths = sorted({path for key in keys for path in (key, key.rpartition("/")[2])})
+    found = reader.database.query(
+        "SELECT b.row, b.form, b.written, b.name, b.path FROM json_each(?1) j CROSS JOIN body_link b "
+        "ON b.partition = ?2 AND b.form = 'wiki' AND b.name = j.value CROSS JOIN record r ON r.row = b.row "
+        "WHERE r.kind <> 'page' "
+        "UNION SELECT b.row, b.form, b.written, b.name, b.path FROM json_each(?3) j CROSS JOIN body_link b "
+        "ON b.partition = ?2 AND b.path = j.value CROSS JOIN record r ON r.row = b.row WHERE r.kind <> 'page'",
+        (json.dumps(names), reader.number, json.dumps(paths)),
+    )
+    graph = PageGraph(reader)
+    led: dict[LinkKey, bool] = {}
+    rows: dict[int, None] = {}
+    for row, form, written, name, path in found:
+        key = LinkKey(form, written, name, path)
+        if key not in led:
+            led[key] = graph.row_of(key) == entry.row
+        if led[key]:
+            rows[int(row)] = None
+    return sorted(rows)
+
+
 def _parts(
-    number: int, entry: Entry, ids: Sequence[str], links: Collection[int], directions: Collection[Direction]
+    number: int,
+    entry: Entry,
+    ids: Sequence[str],
+    links: Collection[int],
+    backlinks: Collection[int],
+    directions: Collection[Direction],
 ) -> tuple[list[str], list[SqlValue]]:
     parts: list[str] = []
     parameters: list[SqlValue] = []
@@ -85,6 +129,7 @@ def _parts(
             )
     add("links", "value AS row FROM json_each(?)", json.dumps(sorted(links)))
     add("backlinks", "row FROM body_link WHERE target = ?", entry.row)
+    add("backlinks", "value AS row FROM json_each(?)", json.dumps(sorted(backlinks)))
     # By id a link means a record of any kind, and also one that a page's other names no longer stand for.
     add(
         "backlinks",

@@ -111,7 +111,11 @@ class PageGraph:
         return [entry for entry in entries if entry is not None]
 
     def naming(self, entry: Entry) -> Sequence[Entry]:
-        """The pages whose bodies link to a record of any kind, whatever it is now; each once, oldest first."""
+        """The records whose bodies link to a record of any kind, whatever it is now; each once, oldest first.
+
+        Claims and relationships only where they link by its id; :func:`~storage.state.connections.linking_statements`
+        has those that link to a page by another name.
+        """
         found = self._db.query(
             "SELECT row FROM body_link WHERE target = ?1 "
             "UNION SELECT row FROM body_link WHERE partition = ?2 AND form = 'wiki' AND written = ?3 ORDER BY 1",

@@ -64,11 +64,16 @@ class PageLinks:
         )
 
     def follow(self, before: Identity | None, after: Identity | None, links: Sequence[LinkKey]) -> None:
-        """Bring links and degrees up to date after a record's other rows have changed; ``links`` are its body's."""
+        """Bring links and degrees up to date after a record's other rows have changed; ``links`` are its body's.
+
+        The links of a claim or relationship are kept as they are written and count for no degree: what they lead to is
+        decided when somebody asks.
+        """
         row = after.row if after is not None else None if before is None else before.row
         if row is None:
             return
         if not any(one is not None and one.page for one in (before, after)):
+            self._put_links(row, links, anew=False)
             if before != after:
                 self._decide(self._meaning(one for one in (before, after) if one is not None))
             return
@@ -103,7 +108,7 @@ class PageLinks:
         return self._db.query_one("SELECT 1 FROM page WHERE row = ? AND degree IS NOT NULL", (row,)) is not None
 
     def _put_links(self, row: int, links: Sequence[LinkKey], *, anew: bool) -> dict[_Place, int | None]:
-        """Make these the links of the page; those to be decided, with what they led to so far."""
+        """Make these the links of the record; those to be decided, with what they led to so far."""
         stored = {
             LinkKey(form, written, name, path): target
             for form, written, name, path, target in self._db.query(

@@ -14,7 +14,7 @@ from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snap
 from messages.json_types import JsonObject
 from messages.tools import Connection, ConnectionsRequest, connections_response
 from storage.state.catalogue_reader import Entry
-from storage.state.connections import DIRECTIONS, ConnectionFilters, Direction
+from storage.state.connections import DIRECTIONS, ConnectionFilters, Direction, linking_statements
 from storage.state.connections import connections as connected
 
 
@@ -22,8 +22,8 @@ def connections(context: OperationContext, request: ConnectionsRequest, shape: S
     """One page of the connections of a record, each pair of direction and record once, within the shape's bytes.
 
     ``links`` are read from the record's own text, whatever its kind, and followed by the rule that ``knowledge_verify``
-    follows; ``backlinks`` are the links of pages' bodies that the catalogue keeps, so that a link in a claim's text
-    has no reverse. Raises ``NotFound`` or ``Ambiguous`` for the id, and ``SnapshotChanged``.
+    follows; ``backlinks`` are the same links seen from their other end. Raises ``NotFound`` or ``Ambiguous`` for the
+    id, and ``SnapshotChanged``.
     """
     snapshot = current_snapshot(context, request.snapshot)
     entry = record_of_id(context, request.id)
@@ -51,7 +51,9 @@ def connected_rows(
     """``(direction, row)`` of every connection in these directions, each once."""
     filters = ConnectionFilters(directions=directions, historical=historical, now_ms=context.now_ms)
     links = _linked(context, entry) if "links" in directions else ()
-    return connected(context.catalogue, entry, ids_of(context, entry), links, filters)
+    ids = ids_of(context, entry)
+    backlinks = linking_statements(context.catalogue, entry, ids) if "backlinks" in directions else ()
+    return connected(context.catalogue, entry, ids, links, backlinks, filters)
 
 
 def _linked(context: OperationContext, entry: Entry) -> list[int]:

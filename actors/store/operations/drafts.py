@@ -194,10 +194,18 @@ class Drafts:
         found = (self.page(record_id, f"{field}[{index}]") for index, record_id in enumerate(record_ids))
         return tuple(dict.fromkeys(found))
 
-    def records(self, record_ids: Iterable[str], field: str) -> tuple[str, ...]:
-        """The ids of records that exist here or are drafted. Raises ``InvalidArgument`` for another."""
+    def others(self, of: str, record_ids: Iterable[str], field: str) -> tuple[str, ...]:
+        """The ids of other records that exist here or are drafted. Raises ``InvalidArgument`` for one that does not,
+        and for that of the record itself."""
         found = tuple(dict.fromkeys(record_ids))
         for index, record_id in enumerate(found):
+            if record_id == of:
+                raise InvalidArgument(
+                    f"{field}[{index}] names the record itself; leave it out.",
+                    field=f"{field}[{index}]",
+                    reason="itself",
+                    allowed="other records",
+                )
             known = record_id in self._drafts or record_id in self._announced
             if not known and not self._context.catalogue.by_id(record_id):
                 raise InvalidArgument(

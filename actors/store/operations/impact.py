@@ -17,6 +17,7 @@ from messages.vocabulary import RecordKind
 from storage.records import Record, normalise_name, utf16
 from storage.search import SearchFilters, SearchQuery, parse_query
 from storage.state.catalogue_reader import Entry
+from storage.state.connections import linking_statements
 from storage.state.page_graph import PageGraph
 
 Why: TypeAlias = Literal[
@@ -83,9 +84,10 @@ def impact_of(context: OperationContext, entry: Entry, record: Record) -> Impact
         for other in (other for record_id in meant for other in context.catalogue.naming(record_id, roles)):
             if other.lifecycle != "withdrawn" and other.id not in meant:
                 found.setdefault(other.id, Affected(other.id, other.kind, why))
-    for page in PageGraph(context.catalogue).naming(entry):
-        if page.lifecycle != "withdrawn" and page.id != entry.id:
-            found.setdefault(page.id, Affected(page.id, page.kind, "link"))
+    statements = (context.catalogue.by_row(row) for row in linking_statements(context.catalogue, entry, meant))
+    for linking in (*PageGraph(context.catalogue).naming(entry), *statements):
+        if linking is not None and linking.lifecycle != "withdrawn" and linking.id != entry.id:
+            found.setdefault(linking.id, Affected(linking.id, linking.kind, "link"))
     wording = record.title if entry.kind == "page" else record.text
     mentions = _mentions(context, entry, wording)
     for page in mentions or ():

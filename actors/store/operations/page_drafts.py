@@ -60,7 +60,7 @@ def _created(
         fields=fields,
         aliases=arguments.aliases or (),
         tags=arguments.tags or (),
-        dependencies=drafts.records(arguments.dependencies or (), f"{at}dependencies"),
+        dependencies=drafts.others(record_id, arguments.dependencies or (), f"{at}dependencies"),
         evidence=with_added((), evidence),
     )
     return drafts.create(record)
@@ -82,7 +82,7 @@ def _edited(
     page_type = require_valid_page(context, arguments.type, fields, drafts.type_of, at)
     dependencies = before.dependencies
     if arguments.dependencies is not None:
-        dependencies = drafts.records(arguments.dependencies, f"{at}dependencies")
+        dependencies = drafts.others(record_id, arguments.dependencies, f"{at}dependencies")
     after = replace(
         before,
         title=arguments.title,

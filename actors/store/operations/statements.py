@@ -58,7 +58,7 @@ def annotate(context: OperationContext, request: AnnotateRequest) -> Outcome:
             "A page has no entities; annotate the claims about it.", field="entities", reason="wrong_kind"
         )
     source_page = None if request.source_page is None else drafts.page(request.source_page, "source_page")
-    continuity = None if request.continuity is None else drafts.records(request.continuity, "continuity")
+    continuity = None if request.continuity is None else drafts.others(entry.id, request.continuity, "continuity")
     entities = None if request.entities is None else drafts.pages(request.entities, "entities")
     after = replace(
         before,
@@ -70,8 +70,6 @@ def annotate(context: OperationContext, request: AnnotateRequest) -> Outcome:
         entities=_given(entities, before.entities),
         evidence=with_added(before.evidence, evidence),
     )
-    if request.id in after.continuity:
-        raise InvalidArgument("A record does not continue itself.", field="continuity", reason="itself")
     if after == before:
         raise InvalidArgument(
             "The record says all of this already; nothing was saved.", field="id", reason="nothing_changes"
@@ -192,7 +190,7 @@ def _statement(
         expires_at=_interval(arguments.expires_at),
         source_page=None if arguments.source_page is None else drafts.page(arguments.source_page, f"{at}source_page"),
         subject_hint=arguments.subject_hint,
-        dependencies=drafts.records(arguments.dependencies, f"{at}dependencies"),
+        dependencies=drafts.others(record_id, arguments.dependencies, f"{at}dependencies"),
     )
 
 

@@ -12,8 +12,9 @@ from messages.tools import json_bytes
 from messages.tools.connections import DIRECTIONS
 from storage import faults
 from storage.state import connections as stored
+from storage.state.page_graph import PageGraph
 from tests.actors.store.test_reads import ids, relationship_file, rows
-from tests.kit.store import GROUP_PARTITION, Desk, claim_file, page_file, write_note, write_notes
+from tests.kit.store import GROUP_PARTITION, Desk, claim_file, items_of, page_file, write_note, write_notes
 
 
 def connections(desk: Desk, record_id: JsonValue, **arguments: JsonValue) -> JsonObject:
@@ -104,12 +105,65 @@ def test_links_are_the_records_that_the_text_links_to_of_any_kind_each_once(desk
     assert sorted(map(str, found)) == ["acme", "alex", "entity", "owned"]
 
 
-def test_links_in_a_claims_text_are_its_links_and_no_pages_backlinks(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[[garden]]", "[[Garden Pilot]]", "[[garden  PILOT|it]]", "[[pilot]]", "[[projects/g]]", "[[projects/g.md]]",
+        "[[g]]", "[it](../projects/g.md)", "![it](/projects/g.md)",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["claim", "relationship"])
+def test_wikilinks_resolve_by_id_title_alias_path_or_file_name_and_have_a_backlink_from_any_record(
+    desk: Desk, link: str, kind: str
+) -> None:
     neighbourhood(desk)
-    write_note(desk.folder(), "c/9.md", claim_file("linking", "It is [[garden]]'s, see [[entity]]."))
+    page = page_file("garden", "Garden Pilot", aliases=["Pilot"])
+    text = f"It is {link}, see [[entity]].\n"
+    statement = relationship_file("linking", "alex", "acme") + text
+    linking = claim_file("linking", text) if kind == "claim" else statement
+    write_notes(desk.folder(), [("projects/g.md", page), ("c/9.md", linking)])
     found = ids(connections(desk, "linking", direction="links"), "connections")
     assert sorted(map(str, found)) == ["entity", "garden"]
+    for target in ("garden", "entity"):
+        assert ids(connections(desk, target, direction="backlinks"), "connections") == ["linking"]
+    write_note(desk.folder(), "c/9.md", claim_file("linking", "It is nobody's."))
     assert ids(connections(desk, "garden", direction="backlinks"), "connections") == []
+
+
+def test_a_claims_link_that_could_mean_two_pages_is_a_backlink_of_neither(desk: Desk) -> None:
+    twins = [(f"{name}.md", page_file(name, "Twin")) for name in ("a", "b")]
+    write_notes(desk.folder(), [*twins, ("c.md", claim_file("c", "It is [[Twin]]."))])
+    for name in ("a", "b"):
+        assert ids(connections(desk, name, direction="backlinks"), "connections") == []
+    (desk.folder() / "b.md").unlink()
+    assert ids(connections(desk, "a", direction="backlinks"), "connections") == ["c"]
+
+
+def test_a_claims_link_to_a_merged_page_is_a_backlink_of_the_page_it_was_merged_into(desk: Desk) -> None:
+    write_notes(
+        desk.folder(),
+        [
+            ("old.md", page_file("old", "Old", lifecycle="merged", merged_into="new")),
+            ("new.md", page_file("new", "New")),
+            ("c.md", claim_file("c", "It is [[Old]].")),
+            ("d.md", claim_file("d", "It is [old](old.md).")),
+        ],
+    )
+    assert ids(connections(desk, "new", direction="backlinks"), "connections") == ["c", "d"]
+    assert ids(connections(desk, "c", direction="links"), "connections") == ["new"]
+
+
+def test_links_of_claims_count_for_no_degree_but_name_what_a_withdrawal_affects(desk: Desk) -> None:
+    page = desk.page("Garden Pilot")
+    [claim] = items_of(desk.remember("It is [[Garden Pilot]], so they say."))
+    entry = desk.partition().catalogue.one(str(page["id"]))
+    assert entry is not None
+    assert PageGraph(desk.partition().catalogue).standing(entry.row).degree == 0
+    desk.call("annotate", {**desk.vault(), **desk.observed(claim["id"]), "reason": "r", "entities": []})
+    receipt = desk.call("withdraw", {**desk.observed(page["id"]), "reason": "not so"})
+    impact = receipt["impact"]
+    assert isinstance(impact, dict)
+    assert impact["records"] == [{"id": claim["id"], "kind": "claim", "why": "link"}]
 
 
 def test_a_pages_link_to_a_claim_by_id_or_by_path_is_the_claims_backlink(desk: Desk) -> None:
@@ -124,12 +178,15 @@ def test_a_pages_link_to_a_claim_by_id_or_by_path_is_the_claims_backlink(desk: D
     assert sorted(map(str, ids(connections(desk, "entity", direction="backlinks"), "connections"))) == ["x", "y"]
 
 
-def test_links_and_backlinks_of_pages_are_each_others_reverse(desk: Desk) -> None:
+def test_links_and_backlinks_are_each_others_reverse(desk: Desk) -> None:
     neighbourhood(desk)
-    pages = [str(row["id"]) for row in rows(desk.call("records", {"kind": "page"}), "records")]
-    forward = {(a, b) for a in pages for b in ids(connections(desk, a, direction="links"), "connections")}
-    reverse = {(b, a) for a in pages for b in ids(connections(desk, a, direction="backlinks"), "connections")}
-    assert forward == reverse != set()
+    claims = [f"[[Acme]] and [[{name}]]" for name in ("alex", "Log", "entity", "c/2", "nobody", "9")]
+    write_notes(desk.folder(), [(f"c/{n}.md", claim_file(f"c{n}", text)) for n, text in enumerate(claims, 4)])
+    every = [str(row["id"]) for row in rows(desk.call("records", {"limit": 100}), "records")]
+    forward = {(a, b) for a in every for b in ids(connections(desk, a, direction="links"), "connections")}
+    reverse = {(b, a) for a in every for b in ids(connections(desk, a, direction="backlinks"), "connections")}
+    assert forward == reverse
+    assert len(forward) > 10
 
 
 def test_a_record_is_not_connected_with_itself(desk: Desk) -> None:
@@ -328,8 +385,9 @@ def test_the_cost_is_bounded_by_the_connections_of_the_record_never_a_scan(
         return query(catalogue.database, sql, parameters)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(catalogue.database), "query", noting)
-    assert stored.connections(catalogue, entry, ("alex",), (1, 2), filters)
+    assert stored.connections(catalogue, entry, ("alex",), (1, 2), (3,), filters)
     assert len(statements) == 1
+    stored.linking_statements(catalogue, entry, ("alex",))
 
 
 def test_a_read_of_connections_writes_nothing(desk: Desk) -> None:

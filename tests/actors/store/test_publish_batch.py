@@ -181,6 +181,12 @@ def test_a_ref_that_no_item_has_is_named_with_its_place(desk: Desk, item: JsonOb
     assert (error.fields["field"], error.fields["reason"]) == (f"items[1].{field}", "unknown_ref")
 
 
+def test_an_item_that_depends_on_itself_is_refused_with_its_place(desk: Desk) -> None:
+    error = desk.fails("publish_batch", batch(desk, page("Alex"), {**page("Plan", "plan"), "dependencies": ["$plan"]}))
+    assert (error.fields["field"], error.fields["reason"]) == ("items[1].dependencies[0]", "itself")
+    assert desk.call("records")["total"] == 0
+
+
 def test_page_items_are_held_to_their_budgets_and_none_is_saved(desk: Desk) -> None:
     rejected = desk.call(
         "publish_batch", batch(desk, page("Small"), page("One", body="x" * 24_001), page("Two", body="x" * 25_000))

@@ -151,7 +151,20 @@ def test_a_dependency_must_be_a_record_of_the_partition(desk: Desk) -> None:
     error = desk.fails("save_page", {"title": "A", "type": "project", "body": "", "dependencies": [claim, "nobody"]})
     assert isinstance(error, InvalidArgument)
     assert error.fields["field"] == "dependencies[1]"
-    assert desk.record(desk.page("A", dependencies=[claim])["id"])["dependencies"] == [claim]
+    page = desk.page("A", dependencies=[claim])["id"]
+    assert desk.record(page)["dependencies"] == [claim]
+    given: JsonObject = {**desk.observed(page), "title": "A", "type": "project", "body": "", "dependencies": [page]}
+    error = desk.fails("save_page", given)
+    assert isinstance(error, InvalidArgument)
+    assert (error.fields["field"], error.fields["reason"]) == ("dependencies[0]", "itself")
+    assert desk.record(page)["dependencies"] == [claim]
+
+
+def test_a_file_that_depends_on_itself_is_read_and_edited_as_it_is_and_is_no_dependent_of_its_own(desk: Desk) -> None:
+    write_note(desk.folder(), "a.md", page_file("a", "A", dependencies=["a"]))
+    assert desk.call("connections", {"id": "a"})["connections"] == []
+    desk.call("save_page", {**desk.observed("a"), "title": "A", "type": "project", "body": "More."})
+    assert desk.record("a")["dependencies"] == ["a"]
 
 
 def test_a_body_may_have_48_000_characters_and_no_more(desk: Desk) -> None:

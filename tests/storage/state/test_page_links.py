@@ -130,8 +130,12 @@ def assert_kept(db: Database, reader: CatalogueReader, texts: dict[str, str]) ->
     assert kept == recounted(db, reader, texts)
     histogram = {int(degree): int(pages) for degree, pages in db.query("SELECT degree, pages FROM degree")}
     assert histogram == Counter(kept.values())
-    [(orphans,)] = db.query("SELECT count(*) FROM body_link WHERE row NOT IN (SELECT row FROM page)")
+    [(orphans,)] = db.query("SELECT count(*) FROM body_link WHERE row NOT IN (SELECT row FROM record)")
     assert orphans == 0
+    [(counted,)] = db.query(
+        "SELECT count(*) FROM body_link b JOIN record r ON r.row = b.row WHERE r.kind <> 'page' AND b.target NOT NULL"
+    )
+    assert counted == 0, "only pages count for degrees"
     [(strays,)] = db.query("SELECT count(*) FROM page WHERE row NOT IN (SELECT row FROM record WHERE kind = 'page')")
     assert strays == 0
     return sum(kept.values())
@@ -180,7 +184,7 @@ def random_step(shelf: Shelf, chance: random.Random) -> None:
             shelf.remove(path)
             shelf.put(chance.choice(PATHS), text)
         case 2:
-            shelf.put(f"claims/{chance.randrange(3)}.md", claim_file(chance.choice(IDS), f"About {path}."))
+            shelf.put(f"claims/{chance.randrange(3)}.md", claim_file(chance.choice(IDS), f"About [[{path}]]."))
         case 3:
             shelf.put(path, "no record")
         case _:
