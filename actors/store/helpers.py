@@ -176,6 +176,10 @@ class Indexer(GuardedActor):
                 catalogue=self._open_feed().identity,
             )
             self._indexes.put(partition, opened)
+            if opened.rebuilt is not None:
+                # A new partition's index is missing too.
+                level = logging.INFO if opened.rebuilt == "missing" else logging.WARNING
+                logger.log(level, "the keyword index is built anew", extra={"reason": opened.rebuilt})
         return opened
 
 

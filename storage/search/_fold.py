@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-FOLD_VERSION: Final = 1
+FOLD_VERSION: Final = 2
 """Rises when the same text folds to other tokens, so that an index written with the old fold is rebuilt."""
 
 PIECE_CHARS: Final = 32_768
@@ -70,8 +70,9 @@ _AFTER_UNSPACED: Final = re.compile(
     f"(?<=[{_UNSPACED_LETTERS}{_UNSPACED_MARKS}])(?![{_UNSPACED_LETTERS}{_UNSPACED_MARKS}])(?=[{_TOKEN_CHARS}])"
 )
 
-# A run without white space that holds more than ASCII. Nothing composes across white space, so runs fold alone.
-_OTHER_RUN: Final = re.compile(r"(?<!\S)[!-~\x00-\x08\x0e-\x1b\x7f]*+[^\x00-\x7f]\S*")
+# A run without ASCII white space that holds more than ASCII. Nothing composes across white space, so runs fold alone.
+# Other white space is folded with the run: left as it is, it would be part of a token.
+_OTHER_RUN: Final = re.compile(r"(?<!\S)[!-~\x00-\x08\x0e-\x1f\x7f]*+[^\x00-\x7f]\S*", re.ASCII)
 _TOKEN: Final = re.compile(f"[{_TOKEN_CHARS}]+")
 _WHITE_SPACE: Final = re.compile(r"\s")
 

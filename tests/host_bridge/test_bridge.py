@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -272,6 +275,39 @@ def test_an_index_that_is_damaged_while_it_is_open_never_gives_zero_hits_and_is_
 
     eventually(answered)
     assert hits(bridge, "harbor") == [claim["id"]]
+
+
+def _missing(path: Path) -> None:
+    path.unlink()
+
+
+def _corrupt(path: Path) -> None:
+    path.write_bytes(os.urandom(8_192))
+
+
+def _older(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 1")
+
+
+@pytest.mark.parametrize("damage", [_missing, _corrupt, _older])
+def test_a_missing_corrupt_or_older_index_is_rebuilt_reported_and_answers_when_done(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None]
+) -> None:
+    caplog.set_level(logging.INFO)
+    with open_bridge(tmp_path) as bridge:
+        [claim] = items_of(remember(bridge, "The harbor is closed.", 1))
+        assert hits(bridge, "harbor") == [claim["id"]]
+        path = only_store(bridge.state_dir).search_index(PRIVATE)
+    caplog.clear()
+    for log in path.parent.glob("*-*"):
+        log.unlink()
+    damage(path)
+    with open_bridge(tmp_path) as bridge:
+        assert hits(bridge, "harbor") == [claim["id"]]
+        assert hits(bridge, "nothing") == []
+    reported = [record for record in caplog.records if record.message == "the keyword index is built anew"]
+    assert [vars(record)["reason"] for record in reported] == [damage.__name__.removeprefix("_")]
 
 
 def test_a_search_whose_index_cannot_catch_up_in_time_is_unavailable(bridge: KnowledgeBridge) -> None:

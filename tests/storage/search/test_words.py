@@ -68,6 +68,9 @@ FOUND = [
     ("mail ann@example.org", "ann@example.org"),
     ("in /usr/local/lib/python3.11/", "/usr/local/lib"),
     ("new \U0001fae0 face", "\U0001fae0"),
+    ("before\u00a0kingfisher\u00a0after it all", "kingfisher"),
+    ("before\u00a0kingfisher\u00a0after it all", "after"),
+    ("one\u3000two\u2003three\u2028four\u0085five in plain words", "five four three two one"),
 ]
 
 # (stored text, query that must not find it)
@@ -146,6 +149,14 @@ def test_a_long_text_is_folded_in_pieces_with_the_same_result() -> None:
 def test_a_text_without_a_space_of_any_length_is_folded(index: SearchIndex) -> None:
     fill(index, bodies("é" * (3 * PIECE_CHARS), "検" * (3 * PIECE_CHARS) + "索"))
     assert rows(index, "検索") == [2]
+
+
+def test_every_white_space_of_unicode_separates_words_wherever_it_stands() -> None:
+    spaces = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
+    assert len(spaces) > 20
+    for space in spaces:
+        for text in (f"one{space}two{space}three", f"{space}one two{space}three", f"one é{space}two{space}three"):
+            assert set(tokens(text)) >= {"one", "two", "three"}, hex(ord(space))
 
 
 def test_there_is_no_stemming_no_prefix_search_and_no_stop_list(index: SearchIndex) -> None:
