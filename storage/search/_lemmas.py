@@ -59,8 +59,8 @@ def _lemmas() -> dict[str, str]:
 
 
 _LEMMAS: Final = _lemmas()
-_TOKEN: Final = r"0-9A-Za-z\x80-\U0010ffff"
-_WORD: Final = re.compile(rf"(?<![{_TOKEN}])[A-Za-z]{{2,12}}(?![{_TOKEN}])")
+_TOKEN: Final = r"[^\x00-/:-@\[-`{-\x7f]"
+_WORD: Final = re.compile(rf"(?<!{_TOKEN})[A-Za-z]{{2,12}}(?!{_TOKEN})")
 
 
 def lemma(token: str) -> str:

@@ -240,7 +240,7 @@ def _left_out(context: OperationContext, entry: Entry, found: Record) -> JsonObj
         "unknownKeys": list(found.unknown) or None,
         "mergedFrom": list(context.catalogue.merged_away(entry.id)) if entry.kind == "page" else None,
         "budget": _budget(context, entry) if entry.kind == "page" else None,
-        "revisions": store_history.count(db, context.partition, record_id=entry.id),
+        "revisions": store_history.extent(db, context.partition, record_id=entry.id).rows,
     }
 
 
