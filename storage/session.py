@@ -25,6 +25,7 @@ from storage.files import Stamp, UnsafeFile
 from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation, not_activated
 from storage.outside_edits import OutsideEdits, RecentLosses, unreadable
+from storage.parsed_records import ParsedRecords
 from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
 from storage.publication.store import Folders, reported
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
@@ -196,6 +197,7 @@ class PartitionSession:
         """Rises whenever rows may have changed: with each publication and each edit that was taken over, another
         ontology included. Never a number that an earlier session of this partition had."""
         self._catalogue = CatalogueReader(self._publisher.db, partition)
+        self._parsed = ParsedRecords()
 
     @property
     def catalogue(self) -> CatalogueReader:
@@ -356,8 +358,13 @@ class PartitionSession:
 
     def parsed(self, entry: Entry) -> ParsedRecord:
         """The same with its findings."""
-        found = parse_record(self.source(entry), entry.path)
+        known = self._parsed.get(entry.hash, entry.path)
+        if known is not None:
+            return known
+        text = self.source(entry)
+        found = parse_record(text, entry.path)
         assert isinstance(found, ParsedRecord), "the catalogue holds only files that parse"
+        self._parsed.put(found, len(text))
         return found
 
     def source(self, entry: Entry) -> bytes:

@@ -173,6 +173,7 @@ GROUPS: Final[dict[str, Group]] = {
     "warm": lambda store, rounds: opening.warm(store, max(3, rounds // 20)),
     "freshness": _at_desk(reading.freshness),
     "edit": _at_desk(reading.external_edit),
+    "reads": _at_desk(reading.reads),
     "frontmatter": _at_desk(reading.one_frontmatter),
     "search": _at_desk(reading.search),
     "write": _at_desk(writing.through_session),

@@ -14,7 +14,7 @@ import orjson
 import yaml
 
 from messages.json_types import JsonValue
-from messages.tools import ToolRequest
+from messages.tools import ToolRequest, parse_arguments
 from messages.vocabulary import PRIVATE
 from storage import files
 from storage.records import frontmatter
@@ -90,6 +90,44 @@ def bare_scan(folder: str) -> int:
                 elif entry.name.endswith(".md"):
                     found += stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
     return found
+
+
+def reads(desk: Desk, rounds: int) -> Iterator[Row]:
+    """What each read of an agent takes inside the lane, the look at the vault included: the slowest of twenty."""
+    words = desk.store.words()
+    pages = max(1, desk.store.size // 4)
+    found = [_hit_of(desk, n * 7 % pages) for n in range(min(rounds, pages))]
+    big = desk.store.size > 10_000
+    asked: dict[str, tuple[float, Callable[[int], ToolRequest]]] = {
+        "grep": (25.0 if big else 5.0, lambda n: grep(words.around(_RANK_OF_SEARCHED + n, 3))),
+        "lookup": (2.0, lambda n: lookup(n * 7 % pages)),
+        "record": (2.0, lambda n: parse_arguments("knowledge_record", {"id": found[n % len(found)]})),
+        "connections": (2.0, lambda n: parse_arguments("knowledge_connections", {"id": found[n % len(found)]})),
+        "records": (0.0, lambda n: parse_arguments("knowledge_records", {"offset": n})),
+        "timeline": (0.0, lambda n: parse_arguments("knowledge_timeline", {"offset": n})),
+    }
+    taken = interleave(
+        [
+            Contender(name, lambda n, make=make: desk.run(make(n)))  # type: ignore[misc]
+            for name, (_, make) in asked.items()
+        ],
+        rounds,
+    )
+    for name, (milliseconds, _) in asked.items():
+        values = sorted(taken[name])
+        goal = f"<= {milliseconds:g} ms" if milliseconds else ""
+        yield Row(
+            f"{name} inside the lane (p95)", desk.store.size, Sample.of([values[len(values) * 95 // 100]]), "", None,
+            goal, milliseconds / 1000 if milliseconds else None, absolute=True,
+            note=f"median {Sample.of(values).median * 1e3:.2f} ms",
+        )  # fmt: skip
+
+
+def _hit_of(desk: Desk, page: int) -> str:
+    hits = desk.run(lookup(page))["hits"]
+    assert isinstance(hits, list)
+    assert isinstance(hits[0], dict)
+    return str(hits[0]["id"])
 
 
 def external_edit(desk: Desk, rounds: int) -> Iterator[Row]:
