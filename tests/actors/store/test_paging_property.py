@@ -162,6 +162,11 @@ def edit_by_hand(others: Others) -> None:
     path.write_text(path.read_text("utf-8") + "harbor, by hand\n", "utf-8")
 
 
+def edit_the_hub(others: Others) -> None:
+    path = others.desk.path_of("hub")
+    path.write_text(path.read_text("utf-8") + "harbor, by hand\n", "utf-8")
+
+
 def add_by_hand(others: Others) -> None:
     name = others.name()
     text = page_file(name, "Twin", body="tide [[hub]]\n") if others.made % 2 else claim_file(name, "harbor by hand")
@@ -182,8 +187,8 @@ def let_claims_expire(others: Others) -> None:
 
 
 ACTIONS: Final[Sequence[Callable[[Others], None]]] = (
-    nothing, nothing, nothing, save, edit_page, correct, withdraw, merge, edit_by_hand, add_by_hand, delete_by_hand,
-    move_by_hand, let_claims_expire,
+    nothing, nothing, nothing, save, edit_page, correct, withdraw, merge, edit_the_hub, edit_by_hand, add_by_hand,
+    delete_by_hand, move_by_hand, let_claims_expire,
 )  # fmt: skip
 
 
