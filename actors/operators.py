@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar, assert_never
+from typing import Final, TypeVar
 
 from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
 from actors.directory import StoreDirectory, StoreHandle
@@ -22,6 +22,7 @@ from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
 from actors.store.settings import StoreSettings
 from actors.supervision import ActorHandle, Reply, Request, Tree, log_defect
+from messages.access import DoctorRequest, RebuildRegistryRequest
 from messages.envelope import Deadline
 from messages.errors import Cancelled, DeadlineExceeded, Denied, FailedClosed, InternalError, KnowledgeError, NotFound
 from messages.json_types import JsonObject
@@ -38,6 +39,7 @@ from messages.operator import (
 )
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
+from storage.registry_audit import By
 from storage.relocation import Move, Moved
 
 MOVE_SECONDS: Final = 3_600.0
@@ -68,7 +70,8 @@ class PendingOperation:
     def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
         """Hand the answer over if the operator may still do what was asked; else raise the typed refusal."""
         result = self._reply.result()
-        self._gate.require_scope(self.call.operator, self.call.scope)
+        if not isinstance(self.call.request, DoctorRequest | RebuildRegistryRequest):  # these need no view
+            self._gate.require_scope(self.call.operator, self.call.scope)
         hand_over(result)
 
     def cancel(self) -> None:
@@ -133,6 +136,7 @@ class Surroundings:
     maintenance: ActorHandle
     settings_of: Callable[[str, StoreLayout], StoreSettings]
     git: bool
+    now_ms: Callable[[], int]
 
 
 class Operators:
@@ -177,7 +181,7 @@ class Operators:
                     pending.fail,
                 )
             case _:
-                assert_never(call.request)
+                raise InternalError("Requests about access go to the authority.")
 
     # --- maintenance -----------------------------------------------------------------------------------
 
@@ -247,8 +251,8 @@ class Operators:
         if layout is None:
             raise InternalError("The store of a permit is not known to the authority.")
         request = call.request
-        assert not isinstance(
-            request, AdoptStoreRequest | RelocateStoreRequest | RunMaintenanceRequest | MaintenanceStatusRequest
+        assert isinstance(
+            request, OperatorStatusRequest | OperatorDiagnosticsRequest | AdoptNotesRequest | AcceptDeletionsRequest
         )
         message = RunTool(request, permit, isinstance(request, AdoptNotesRequest), actor=f"operator:{call.operator.id}")
 
@@ -317,12 +321,13 @@ class Operators:
 
     def _move(self, pending: PendingOperation, move: Move) -> None:
         layout, vault_id = self._around.layout, move.vault_id
+        by = operator_by(pending.call, self._around.now_ms())
 
         def failed(error: KnowledgeError) -> None:
             self._release(vault_id, None, lambda: pending.fail(error))
 
         def moved(how: Moved) -> None:
-            switch = self._around.authority.ask(SwitchStore(move), deadline=self._within(SWITCH_SECONDS))
+            switch = self._around.authority.ask(SwitchStore(move, by), deadline=self._within(SWITCH_SECONDS))
             _then(switch, lambda at: switched(how, at), undone)
 
         def undone(error: KnowledgeError) -> None:
@@ -385,6 +390,11 @@ class Operators:
             reply.add_done_callback(done)
 
         _then(root.start_child(caretaker_spec(vault_id)), started, fail)
+
+
+def operator_by(call: OperatorCall, at: int) -> By:
+    """What the audit says of an operator's request."""
+    return By(f"operator:{call.operator.id}", call.door, at)
 
 
 def _cancelled() -> Cancelled:

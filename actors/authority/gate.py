@@ -135,6 +135,10 @@ class PermitGate:
         if vault_id is not None and not may_move(view, operator, vault_id):
             raise Denied("This store is not among those of this operator's agents.", vaultId=vault_id)
 
+    def first_agent(self, operator: Operator) -> str | None:
+        """The first of the host's agents that is in the operator's role."""
+        return next((a for a in self._current().members if operator.agents is None or a in operator.agents), None)
+
     def check(self, permit: Permit, *, write: bool) -> None:
         """Raise unless the right still stands. Costs one comparison while the epoch is unchanged."""
         view = self._current()

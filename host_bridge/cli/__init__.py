@@ -18,7 +18,9 @@ _PACKAGES = ("actors", "messages", "storage")
 _COMMANDS = {
     "adopt": "host_bridge.cli.adopt",
     "call": "host_bridge.cli.call",
+    "conversation": "host_bridge.cli.conversation",
     "demo": "host_bridge.cli.demo",
+    "doctor": "host_bridge.cli.doctor",
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",
     "serve": "host_bridge.cli.serve",
@@ -26,6 +28,7 @@ _COMMANDS = {
     "status": "host_bridge.cli.status",
     "stop": "host_bridge.cli.stop",
     "store": "host_bridge.cli.store",
+    "stores": "host_bridge.cli.stores",
 }
 
 

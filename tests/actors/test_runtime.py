@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from actors.authority import Policy
+from actors.authority import Policy, SharedStore
 from actors.operators import Operators, PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from actors.store.lane import Lane
@@ -236,7 +236,7 @@ def test_a_membership_edit_takes_effect_within_a_second(house: House) -> None:
     house.policy = Policy(agents=("main",))
     house.scheduler.advance(1.1)
     assert isinstance(house.error(house.submit(OwnerPrivate("research"))), Denied)
-    house.policy = Policy(agents=AGENTS, named_stores=MappingProxyType({"main": ("work",), "research": ("work",)}))
+    house.policy = Policy(agents=AGENTS, stores=MappingProxyType({"work": SharedStore(("main", "research"))}))
     house.scheduler.advance(1.1)
     house.call(OwnerPrivate("main"), "remember", {**remembering("Shared."), "requestId": request_id(1)})
     assert house.call(OwnerPrivate("research"))["counts"] == {"claim": {"active": 1}}
