@@ -41,7 +41,7 @@ from storage.layout import Layout
 from tests.kit.scheduler import VirtualScheduler
 from tests.kit.store import MAIN, NOON, remembering, request_id
 
-AGENTS = ("main", "research", "garden")
+AGENTS = ("main", "research", "garden", "orchard", "attic")
 
 
 @dataclass
@@ -167,6 +167,53 @@ def test_no_more_stores_live_than_allowed_the_one_idle_longest_makes_room(house:
     assert len(house.alive("/lane")) == 2
     assert len(set(house.alive("/lane")) & before) == 1, "main was used later than research and stayed"
     assert house.call(OwnerPrivate("research"))["counts"] == {}
+
+
+def test_a_store_is_started_only_when_the_one_that_makes_room_is_down(house: House) -> None:
+    house.call(OwnerPrivate("main"))
+    [lane] = house.alive("/lane")
+    house.scheduler.advance(10)
+    house.call(OwnerPrivate("research"))
+    house.scheduler.suspend(lane)
+    waiting = house.submit(OwnerPrivate("garden"))
+    house.scheduler.settle()
+    assert len(house.alive("/lane")) == 2, "one that stops still has its files open"
+    assert house.live() == 2
+    house.scheduler.wake(lane)
+    assert house.answer(waiting)["partition"] == "private"
+    assert len(house.alive("/lane")) == 2
+
+
+def test_the_idle_stores_make_room_for_as_many_calls_as_there_are_places(house: House) -> None:
+    for agent in ("main", "research"):
+        house.call(OwnerPrivate(agent))
+    lanes = house.alive("/lane")
+    for lane in lanes:
+        house.scheduler.suspend(lane)
+    waiting = [house.submit(OwnerPrivate(agent)) for agent in ("garden", "orchard", "attic")]
+    house.scheduler.settle()
+    assert house.alive("/lane") == lanes
+    assert isinstance(house.error(waiting[2]), Busy)
+    for lane in lanes:
+        house.scheduler.wake(lane)
+    for one in waiting[:2]:
+        assert house.answer(one)["partition"] == "private"
+    assert len(house.alive("/lane")) == 2
+
+
+def test_a_store_that_does_not_stop_makes_no_room(house: House) -> None:
+    house.call(OwnerPrivate("main"))
+    [lane] = house.alive("/lane")
+    house.scheduler.advance(10)
+    house.call(OwnerPrivate("research"))
+    house.scheduler.suspend(lane)
+    refused = house.error(house.submit(OwnerPrivate("garden"), seconds=60))
+    assert isinstance(refused, Busy)
+    assert refused.retry == "safe"
+    assert len(house.alive("/lane")) == 2
+    house.scheduler.wake(lane)
+    house.scheduler.advance(1)
+    assert house.call(OwnerPrivate("garden"))["partition"] == "private"
 
 
 def state(house: House, name: str) -> object:
