@@ -247,9 +247,7 @@ class Operators:
         fail: Callable[[KnowledgeError], None],
     ) -> None:
         call = pending.call
-        layout = self._gate.layout_of(permit.vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        layout = self._gate.place_of(permit)
         request = call.request
         assert isinstance(
             request, OperatorStatusRequest | OperatorDiagnosticsRequest | AdoptNotesRequest | AcceptDeletionsRequest
@@ -275,9 +273,7 @@ class Operators:
 
     def _adopt_store(self, pending: PendingOperation, permit: Permit) -> None:
         vault_id, call = permit.vault_id, pending.call
-        layout = self._gate.layout_of(vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        layout = self._gate.place_of(permit)
         message = AdoptVault(layout, f"operator:{call.operator.id}", self._around.git)
         settings = self._around.settings_of(vault_id, layout)
 
@@ -294,8 +290,9 @@ class Operators:
         """The vault stands as it is, so also what is missing in it: no guard asks again."""
         call = pending.call
         layout = self._gate.layout_of(permit.vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        if layout is None:  # no agent uses it any more; the adoption stands
+            pending.succeed(shown)
+            return
         message = RunTool(AcceptDeletionsRequest(), permit, False, actor=f"operator:{call.operator.id}")
 
         def ask(handle: StoreHandle) -> None:

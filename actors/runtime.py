@@ -50,6 +50,7 @@ from messages.errors import (
     ReadOnlyGrant,
     Restarting,
     Stopping,
+    StoreOpening,
     StoreUnavailable,
 )
 from messages.json_types import JsonObject
@@ -412,15 +413,14 @@ class Runtime:
     def _bound(self, validated: _Validated, pending: PendingCall) -> None:
         permit = self.gate.resolve(validated.call.audience, write=validated.writes)
         if isinstance(permit, Unbound):
-            raise InternalError("The agent's store was created and is not known to the authority.")
+            # It was created, and a move took the agent elsewhere at once.
+            raise StoreOpening("The agent's store changed while the call waited; the call did not run. Try again.")
         self._ask(validated, permit, pending)
 
     def _ask(self, validated: _Validated, permit: Permit, pending: PendingCall) -> None:
         if validated.writes and not permit.may_write:
             raise ReadOnlyGrant("This conversation may read the owner's memory, not save to it.")
-        layout = self.gate.layout_of(permit.vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        layout = self.gate.place_of(permit)
         opened = self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
         opened.add_done_callback(
             lambda reply: _guarded(pending, reply, lambda handle: self._run(validated, permit, handle, pending))

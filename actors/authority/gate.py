@@ -25,7 +25,7 @@ from actors.authority.view import (
     resolve_upkeep,
 )
 from messages.audience import Audience
-from messages.errors import Denied, KnowledgeError, Restarting
+from messages.errors import Denied, KnowledgeError, Restarting, StoreOpening
 from messages.operator import Operator, Scope
 from storage.layout import StoreLayout
 
@@ -81,6 +81,13 @@ class PermitGate:
     def layout_of(self, vault_id: str) -> StoreLayout | None:
         """Where the current view says that a store lies."""
         return self._current().layouts.get(vault_id)
+
+    def place_of(self, permit: Permit) -> StoreLayout:
+        """Where the store of a permit lies. Raises ``StoreOpening`` when a move came between: it did not run."""
+        layout = self.layout_of(permit.vault_id)
+        if layout is None:
+            raise StoreOpening("The agent's store changed while the call waited; the call did not run. Try again.")
+        return layout
 
     def withdraw_view(self) -> None:
         """Refuse everything until a view is published again. Any thread; used when the authority ends."""

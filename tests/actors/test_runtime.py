@@ -427,6 +427,24 @@ def test_a_store_that_does_not_stop_stays_known_until_it_has_ended(house: House)
     assert house.call()["vaultId"] == vault_id
 
 
+def test_a_move_between_the_check_and_the_store_is_no_defect_and_the_call_may_be_repeated(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.call()
+    gate = house.runtime.gate
+    resolve, publish = gate.resolve, gate.publish
+
+    def resolved_then_moved(audience: Audience | None, *, write: bool) -> object:
+        found = resolve(audience, write=write)
+        publish(replace(gate._current(), epoch=gate.next_epoch(), layouts=MappingProxyType({})))
+        return found
+
+    monkeypatch.setattr(gate, "resolve", resolved_then_moved)
+    error = house.error(house.submit())
+    assert isinstance(error, StoreOpening)
+    assert error.retry == "safe"
+
+
 # --- stores that somebody listens to -------------------------------------------------------------------------
 
 
