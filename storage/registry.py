@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, assert_never
 
-from messages.errors import DuplicateIdentity, NotFound
+from messages.errors import DuplicateIdentity, NotFound, StorageError
 from messages.json_types import JsonObject
-from storage import assignments, files, registry_audit
+from storage import assignments, files, known_conversations, registry_audit
 from storage.assignments import Assignment
 from storage.faults import effect
 from storage.grants import Access, all_grants, remove_grant, set_grant
@@ -31,7 +31,7 @@ from storage.layout import Layout, StoreLayout
 from storage.registry_audit import By
 from storage.registry_schema import FIRST, FORMAT, FORWARD
 from storage.registry_sentinel import read_sentinel, refused_registry, write_sentinel
-from storage.state.connection import Database, StorageCorrupt
+from storage.state.connection import CommitUncertain, Database, StorageCorrupt
 
 FAULT_POINTS: Final = (
     ("registry.folder", "making the state folder, or looking at it"),
@@ -52,6 +52,8 @@ FAULT_POINTS: Final = (
     ("registry.assignment.drop.commit", "making that durable"),
     ("registry.grant.begin", "beginning to change a grant"),
     ("registry.grant.commit", "making a grant, or its end, durable"),
+    ("registry.seen.begin", "beginning to note which conversations called"),
+    ("registry.seen.commit", "committing that"),
     ("registry.copy.stage", "removing a copy of the registry that a crash cut short"),
     ("registry.copy.sync", "making the copy of an older registry durable"),
     ("registry.copy.place", "giving the copy of an older registry its name"),
@@ -308,6 +310,21 @@ class Registry:
             changed = set_grant(self._database, agent, session_key, access, by)
         self.changes += changed
         return changed
+
+    def note_seen(self, seen: Mapping[tuple[str, str], int]) -> None:
+        """Note when these conversations called; may be lost with the power. Old ones and too many go.
+
+        Raises ``StorageError``, however the commit failed: nothing depends on it.
+        """
+        try:
+            with self._database.transaction(full=False, point="registry.seen"):
+                known_conversations.note(self._database, seen)
+        except CommitUncertain as error:
+            raise StorageError("Which conversations called could not be noted.", reason="io") from error
+
+    def conversations(self, agent: str) -> dict[str, int]:
+        """The agent's known conversations by session key, with when each called last; the newest first."""
+        return known_conversations.of(self._database, agent)
 
     def audit(self, *, limit: int) -> list[JsonObject]:
         """The newest rows of the audit first."""

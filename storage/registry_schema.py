@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 FORMAT: Final = 3
-"""1: stores and bindings. 2: what maintenance remembers. 3: the assignment journal, grants and the audit."""
+"""1: stores and bindings. 2: what maintenance remembers. 3: the journal of moves, grants, conversations, the audit."""
 
 FIRST: Final = """
 CREATE TABLE meta (
@@ -56,6 +56,12 @@ CREATE TABLE conversation_grant (
     agent       TEXT NOT NULL,                          -- whose private partition
     session_key TEXT NOT NULL,
     access      TEXT NOT NULL CHECK (access IN ('read', 'read-save')),
+    PRIMARY KEY (agent, session_key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE conversation (                             -- those that called lately, for whoever grants access
+    agent       TEXT NOT NULL,
+    session_key TEXT NOT NULL,
+    seen_at     INTEGER NOT NULL,                       -- UTC milliseconds, to the hour or so
     PRIMARY KEY (agent, session_key)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE audit (                                    -- bounded: the oldest rows go

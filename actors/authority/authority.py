@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -22,7 +23,7 @@ from actors.authority.policy import Memberships, Policy, holder_of, memberships
 from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.view import AuthorityView, Membership
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Request
-from messages.errors import Denied, InternalError, RevocationPending, StoreUnavailable
+from messages.errors import Denied, InternalError, KnowledgeError, RevocationPending, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
 from storage.layout import Layout, StoreLayout
 from storage.registry import Registry
@@ -34,6 +35,8 @@ VIEW_LIFE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 0.5
 BARRIER_SECONDS: Final = 10.0
 BARRIER_POLL_SECONDS: Final = 0.02
+SEEN_AGAIN_MS: Final = 3_600_000
+SEEN_KEPT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,7 @@ class Authority(GuardedActor):
         self._now_ms = now_ms
         self._registry: Registry | None = None
         self._published: AuthorityView | None = None
+        self._seen_at: dict[tuple[str, str], int] = {}
         self._content_of: tuple[Policy, Registry, int, frozenset[str]] | None = None
 
     def on_ready(self) -> None:
@@ -111,6 +115,8 @@ class Authority(GuardedActor):
     def on_ended(self) -> None:
         self._gate.withdraw_view()
         if self._registry is not None:
+            with suppress(KnowledgeError):
+                self._note_seen()
             self._registry.close()
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
@@ -134,6 +140,7 @@ class Authority(GuardedActor):
                 self._publish()  # what is shown is what decides
                 return inventory(self._open(), self._read_policy(), operator)
             case ListGrants(agent):
+                self._note_seen()
                 return listed(self._open(), self._read_policy(), agent)
             case ChangeGrant():
                 answer = change(self._open(), self._read_policy(), message)
@@ -171,8 +178,22 @@ class Authority(GuardedActor):
     def _renew(self) -> None:
         try:
             self._publish()
+            self._note_seen()
         except StoreUnavailable as refusal:
             logger.error("the registry cannot be opened", extra={"reason": refusal.fields.get("reason")})
+        except StorageError as error:
+            logger.warning("conversations were not noted", extra={"reason": error.fields.get("reason")})
+
+    def _note_seen(self) -> None:
+        """Keep which conversations called, one commit for each at most once in an hour."""
+        seen = self._gate.take_seen()
+        new = {key: at for key, at in seen.items() if at - self._seen_at.get(key, 0) >= SEEN_AGAIN_MS}
+        if not new:
+            return
+        self._seen_at.update(new)
+        if len(self._seen_at) > SEEN_KEPT:
+            self._seen_at = dict(new)
+        self._open().note_seen(new)
 
     def _bind(self, agent: str) -> StoreLayout:
         registry = self._open()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Final
 
 from actors.authority.permit import Permit, Upkeep
 from actors.authority.view import (
@@ -24,10 +25,13 @@ from actors.authority.view import (
     resolve_operator,
     resolve_upkeep,
 )
-from messages.audience import Audience
+from messages.audience import Audience, Conversation, originating
 from messages.errors import Denied, KnowledgeError, Restarting, StoreOpening
 from messages.operator import Operator, Scope
 from storage.layout import StoreLayout
+
+SEEN_MAX: Final = 10_000
+"""Conversations that are remembered between two renewals of the view."""
 
 
 def utc_now() -> datetime:
@@ -49,6 +53,7 @@ class PermitGate:
         self._tokens = itertools.count()
         self._epoch = 0
         self._ended_runs: frozenset[str] = frozenset()
+        self._seen: dict[tuple[str, str], int] = {}
 
     # --- the authority's side -------------------------------------------------------------------------
 
@@ -119,7 +124,18 @@ class PermitGate:
     def resolve(self, audience: Audience | None, *, write: bool) -> Permit | Unbound:
         """The permit for this audience now. Raises the refusals of :func:`actors.authority.view.resolve`,
         and ``Restarting`` while no authority vouches for a view."""
-        return resolve(self._current(), audience, write=write, now=self._now())
+        now = self._now()
+        found = resolve(self._current(), audience, write=write, now=now)
+        assert audience is not None
+        origin = originating(audience)
+        if isinstance(origin, Conversation) and len(self._seen) < SEEN_MAX:
+            self._seen[origin.agent, origin.session_key] = round(now.timestamp() * 1000)
+        return found
+
+    def take_seen(self) -> dict[tuple[str, str], int]:
+        """Agent and session key of the conversations that were let in since the last time, and when (UTC ms)."""
+        seen, self._seen = self._seen, {}
+        return seen
 
     def resolve_upkeep(self, upkeep: Upkeep, *, write: bool) -> Permit:
         """The same for the runtime itself, when it looks after a store."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
 from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir
+from host_bridge.cli.stores import rows_of
 from host_bridge.owner.client import OwnerError
 
 TYPE_CHECKING = False
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _DEADLINE_MS = 60_000
 _OPTIONS = {**STATE_DIR, "--agent": True, "--json": False}
+_SHOWN = 20
 _ACCESS = {"read": "can read", "read-save": "can read and save"}
 
 
@@ -55,9 +57,19 @@ def _done(options: Options, method: str, params: JsonObject) -> int:
 
 
 def _in_words(result: JsonObject) -> str:
-    grants = result.get("grants")
-    rows = [row for row in grants if isinstance(row, dict)] if isinstance(grants, list) else []
-    if not rows:
-        return f"Every conversation of {result.get('agent')} has its own partition only."
-    lines = [f"  {row.get('sessionKey')}: {_ACCESS.get(str(row.get('access')), row.get('access'))}" for row in rows]
-    return "\n".join([f"Access to the private memory of {result.get('agent')}:", *lines])
+    grants, agent = rows_of(result, "grants"), result.get("agent")
+    if grants:
+        lines = [f"Access to the private memory of {agent}:"]
+        for row in grants:
+            unknown = "" if row.get("known") else "  (no known conversation)"
+            access = _ACCESS.get(str(row.get("access")), row.get("access"))
+            lines.append(f"  {row.get('sessionKey')}: {access}{unknown}")
+    else:
+        lines = [f"Every conversation of {agent} has its own partition only."]
+    granted = {row.get("sessionKey") for row in grants}
+    others = [str(row.get("sessionKey")) for row in rows_of(result, "conversations")]
+    others = [key for key in others if key not in granted]
+    if others:
+        lines += ["Other conversations of the last 90 days:", *(f"  {key}" for key in others[:_SHOWN])]
+        lines += [f"  and {len(others) - _SHOWN} more; --json has them"] if len(others) > _SHOWN else []
+    return "\n".join(lines)

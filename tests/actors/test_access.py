@@ -480,8 +480,50 @@ def test_grants_are_kept_over_a_restart_and_are_no_configuration(state_dir: Path
         grant(bridge, "chat:1", "read")
     with KnowledgeBridge(state_dir) as bridge:
         found = ask(bridge, "access.grants.list", agent="main")
-        assert found == {"agent": "main", "grants": [{"sessionKey": "chat:1", "access": "read"}]}
+        assert found["grants"] == [{"sessionKey": "chat:1", "access": "read", "known": False}]
         assert configuration(bridge).read_text() == CONFIGURATION
+
+
+def test_a_grant_tells_whether_a_conversation_is_known_and_the_agents_conversations_are_listed(
+    state_dir: Path,
+) -> None:
+    with KnowledgeBridge(state_dir) as bridge:
+        texts(bridge, conversation("chat:1:topic"))
+        texts(bridge, conversation("chat:2"))
+        texts(bridge, conversation("chat:3", "research"))
+        texts(bridge, OwnerPrivate("main", root=conversation("chat:4")))
+        grant(bridge, "chat:1", "read")
+        grant(bridge, "chat:", "read")
+    with KnowledgeBridge(state_dir) as bridge:
+        found = ask(bridge, "access.grants.list", agent="main")
+        assert {row["sessionKey"]: row["known"] for row in listed(found["grants"])} == {"chat:": False, "chat:1": True}
+        known = {str(row["sessionKey"]) for row in listed(found["conversations"])}
+        assert known == {"chat:1:topic", "chat:2", "chat:4"}
+
+
+@pytest.mark.parametrize("point", ["registry.seen.begin", "registry.seen.commit", "registry.seen.commit.after"])
+def test_a_disk_that_is_full_costs_the_list_of_conversations_and_nothing_else(
+    bridge: KnowledgeBridge, point: str
+) -> None:
+    def fail(name: str) -> None:
+        if name == point:
+            raise OSError(28, "No space left on device")
+
+    with faults.installed(fail):
+        texts(bridge, conversation("chat:1"))
+        assert refused(bridge, "access.grants.list").code == "storage_error"
+        texts(bridge, conversation("chat:2"))
+    grant(bridge, "chat:1", "read")
+    health = bridge.health()["actors"]
+    assert [row["crashes"] for row in listed(health) if row["name"] == "root/authority"] == [0]
+
+
+def test_a_conversation_that_was_refused_is_not_known(bridge: KnowledgeBridge) -> None:
+    with pytest.raises(KnowledgeError):
+        bridge.call("knowledge_status", {}, conversation("chat:1", "nobody"))
+    with pytest.raises(KnowledgeError):
+        bridge.call("knowledge_status", {}, Conversation("main", "chat:2", str(uuid.uuid4()), sandboxed=True))
+    assert ask(bridge, "access.grants.list", agent="main")["conversations"] == []
 
 
 def test_grants_are_within_the_operators_role(bridge: KnowledgeBridge) -> None:
