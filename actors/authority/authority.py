@@ -190,10 +190,10 @@ class Authority(GuardedActor):
         new = {key: at for key, at in seen.items() if at - self._seen_at.get(key, 0) >= SEEN_AGAIN_MS}
         if not new:
             return
+        self._open().note_seen(new)
         self._seen_at.update(new)
         if len(self._seen_at) > SEEN_KEPT:
             self._seen_at = dict(new)
-        self._open().note_seen(new)
 
     def _bind(self, agent: str) -> StoreLayout:
         registry = self._open()

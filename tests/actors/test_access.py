@@ -24,7 +24,7 @@ from messages.errors import (
     StoreAmbiguous,
 )
 from messages.json_types import JsonObject, JsonValue
-from messages.operator import LOCAL_OPERATOR, Operator, parse_operator_call
+from messages.operator import LOCAL_OPERATOR, OPERATOR_METHODS, Operator, parse_operator_call
 from storage import faults
 from storage.layout import StoreLayout
 from tests.actors.test_operators import answer, listed
@@ -414,6 +414,29 @@ def test_the_doctor_and_the_audit_are_for_administrators_of_every_agent(bridge: 
         assert isinstance(refused(bridge, "operator.doctor", operator), Denied)
         assert isinstance(refused(bridge, "operator.rebuildRegistry", operator, stores=[]), Denied)
         assert isinstance(refused(bridge, "access.audit", operator), Denied)
+
+
+def test_operator_reads_never_save(bridge: KnowledgeBridge) -> None:
+    remember(bridge, "As it is.")
+
+    def state() -> tuple[dict[str, bytes], object]:
+        vault = StoreLayout(stores(bridge.state_dir)[0]).vault
+        found = (path for path in vault.rglob("*") if path.is_file() and ".git" not in path.parts)
+        history = bridge.call("knowledge_history", {}, MAIN)
+        return {str(path): path.read_bytes() for path in found}, history["rows"]
+
+    before = state()
+    reader = Operator("r", frozenset(("operator.read",)))
+    reads = [method for method, (_, scope) in OPERATOR_METHODS.items() if scope == "operator.read"]
+    assert len(reads) >= 4
+    for method in reads:
+        ask(bridge, method, reader)
+    for method, (_, scope) in OPERATOR_METHODS.items():
+        if scope == "operator.admin":
+            with pytest.raises(KnowledgeError) as error:
+                ask(bridge, method, reader)
+            assert error.value.code in ("denied", "invalid_argument"), method
+    assert state() == before
 
 
 # --- grants ----------------------------------------------------------------------------------------------------------
