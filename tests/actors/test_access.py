@@ -294,6 +294,22 @@ def test_a_move_is_a_barrier_for_the_old_store_and_none_for_an_agent_that_stays_
     gate.check(stays, write=True)
 
 
+def test_a_move_is_answered_only_when_no_answer_under_the_old_store_can_follow(bridge: KnowledgeBridge) -> None:
+    vault_of(bridge, RESEARCH)
+    vault_of(bridge, MAIN)
+    ask(bridge, "access.stores.share", agent="main", name="family")
+    gate = bridge._runtime.gate
+    held = gate.resolve(RESEARCH, write=False)
+    assert isinstance(held, Permit)
+    call = parse_operator_call("access.stores.join", {"agent": "research", "name": "family"}, peer=LOCAL_OPERATOR)
+    with gate.lease(held):
+        pending = bridge.operate(call)
+        shown = ask(bridge, "access.stores.list")  # the authority has done with the move, and answers others
+        assert [row.get("name") for row in listed(shown["agents"])] == ["family", "family", None]
+        assert not pending.done()
+    assert answer(pending)["name"] == "family"
+
+
 # --- the inventory ---------------------------------------------------------------------------------------------------
 
 
