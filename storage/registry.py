@@ -334,17 +334,19 @@ class Registry:
         """Close the connection; idempotent."""
         self._database.close()
 
-    def _require_in_place(self) -> None:
-        """What is written into a file that lost its name is lost with the process.
-
-        Raises ``StoreUnavailable`` (``reason`` ``registry_missing``).
-        """
+    def in_place(self) -> bool:
+        """Whether ``registry.sqlite`` is still the file that is open: what is written into one that lost its name is
+        lost with the process."""
         with effect("registry.folder"):
             try:
                 found = os.stat(self._layout.registry)
             except FileNotFoundError:
-                found = None
-        if found is None or (found.st_dev, found.st_ino) != self._file:
+                return False
+        return (found.st_dev, found.st_ino) == self._file
+
+    def _require_in_place(self) -> None:
+        """Raises ``StoreUnavailable`` (``reason`` ``registry_missing``)."""
+        if not self.in_place():
             raise refused_registry("registry_missing", "registry.sqlite was removed or replaced while it was open")
 
     def _select(self, condition: str, *parameters: str) -> tuple[StoreEntry, ...]:

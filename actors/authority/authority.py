@@ -287,7 +287,12 @@ class Authority(GuardedActor):
             return refusal
 
     def _open(self) -> Registry:
-        """Raises ``StoreUnavailable`` for a registry that is missing, damaged or foreign."""
+        """Raises ``StoreUnavailable`` for a registry that is missing, damaged or foreign, also since it was opened."""
+        if self._registry is not None and not self._registry.in_place():
+            logger.warning("registry.sqlite was removed or replaced; it is opened anew")
+            self._gate.withdraw_view()
+            self._registry.close()
+            self._registry = None
         if self._registry is None:
             registry = Registry.open(self._layout, at=self._now_ms())
             try:

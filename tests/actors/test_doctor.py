@@ -184,3 +184,32 @@ def test_a_store_without_its_manifest_is_entered_and_stays_unavailable_until_a_p
         texts(bridge)
     assert error.value.code == "manifest_missing"
     assert not layout.manifest.exists()
+
+
+def test_a_registry_that_is_lost_while_it_is_used_is_refused_and_serves_again_when_it_is_back(
+    state_dir: Path, tmp_path: Path
+) -> None:
+    def reason() -> object:
+        try:
+            texts(bridge)
+        except KnowledgeError as error:
+            return error.fields.get("reason")
+        return None
+
+    with KnowledgeBridge(state_dir) as bridge:
+        remember(bridge, "Kept.")
+        files = sorted(Layout(state_dir).root.glob("registry.sqlite*"))
+        for path in files:
+            path.rename(tmp_path / path.name)
+        assert codes(bridge) == ["registry_missing"]
+        assert reason() == "registry_missing"
+        with pytest.raises(KnowledgeError):
+            vault_of(bridge, RESEARCH)
+        assert len(stores(state_dir)) == 1
+        assert not Layout(state_dir).registry.exists()
+        for path in files:
+            (tmp_path / path.name).rename(path)
+        assert codes(bridge) == []
+        assert texts(bridge) == {"Kept."}
+        vault_of(bridge, RESEARCH)
+        assert len(stores(state_dir)) == 2
