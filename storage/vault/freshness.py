@@ -163,8 +163,8 @@ class Watch:
         return changes
 
     def require_same(self) -> None:
-        """Raise ``StoreUnavailable`` unless the paths still lead to the folders that are open."""
-        if not self._place.same():
+        """At a query's end: raise ``StoreUnavailable`` unless the paths still lead to the folders that are open."""
+        if not self._place.same(at_its_start=False):
             self._rescan = True
             raise self._place.gone()
 

@@ -13,10 +13,21 @@ from pathlib import Path
 import pytest
 
 from messages.errors import DatabaseOlderThanVault, KnowledgeError, ManifestMissing, StoreUnavailable
+from messages.json_types import JsonObject, JsonValue
 from messages.vocabulary import PRIVATE
 from storage import faults
 from storage.layout import StoreLayout
-from tests.kit.store import failure, only_store, open_bridge, remember, remembering, request_id, total
+from tests.kit.store import (
+    GROUP,
+    GROUP_PARTITION,
+    failure,
+    only_store,
+    open_bridge,
+    remember,
+    remembering,
+    request_id,
+    total,
+)
 
 
 def link_folder(layout: StoreLayout, aside: Path) -> None:
@@ -127,3 +138,32 @@ def test_the_identity_of_a_folder_is_taken_at_the_opening_and_never_kept(tmp_pat
         assert total(bridge) == 1
         remember(bridge, "Another.", 2)
         assert total(bridge) == 2
+
+
+def test_a_conversations_folder_that_is_swapped_during_a_query_fails_it_and_the_next_one_looks_anew(
+    tmp_path: Path,
+) -> None:
+    with open_bridge(tmp_path) as bridge:
+        remember(bridge, "Ours.", 1, GROUP)
+        path = only_store(tmp_path).partition(GROUP_PARTITION)
+        aside = path.with_name("aside")
+        looked = swapped = False
+
+        def swap(point: str) -> None:
+            nonlocal looked, swapped
+            looked |= point == "watch.root.after"  # the query has opened the folder
+            if looked and not swapped and point == "state.statement":
+                swapped = True
+                path.rename(aside)
+                shutil.copytree(aside, path)
+
+        with faults.installed(swap):
+            assert isinstance(failure(bridge, "records", {}, GROUP), StoreUnavailable)
+        assert swapped
+        assert len(items_of_list(bridge.call("knowledge_records", {}, GROUP))) == 1
+
+
+def items_of_list(response: JsonObject) -> list[JsonValue]:
+    found = response["records"]
+    assert isinstance(found, list)
+    return found
