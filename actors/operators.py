@@ -37,6 +37,7 @@ from messages.operator import (
     RelocateStoreRequest,
     RunMaintenanceRequest,
 )
+from messages.tools.operator_reads import OperatorRead
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
 from storage.registry_audit import By
@@ -55,10 +56,12 @@ R = TypeVar("R")
 class PendingOperation:
     """One operator's request on its way; a pending answer like a tool call's. Any thread."""
 
-    __slots__ = ("_gate", "_reply", "_started", "_vault_id", "call")
+    __slots__ = ("_gate", "_reply", "_started", "call", "permit")
 
     def __init__(self, gate: PermitGate, call: OperatorCall) -> None:
         self.call = call
+        self.permit: Permit | None = None
+        """The right under which a store is asked, once it is."""
         self._gate = gate
         self._reply: Reply[JsonObject] = Reply()
         self._started = time.monotonic()
@@ -68,11 +71,18 @@ class PendingOperation:
         self._reply.add_done_callback(lambda _: callback(self))
 
     def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
-        """Hand the answer over if the operator may still do what was asked; else raise the typed refusal."""
+        """Hand the answer over if the operator may still do what was asked; else raise the typed refusal.
+
+        What comes from a store leaves under a read lease: switching off operators' reading waits for it.
+        """
         result = self._reply.result()
-        if not isinstance(self.call.request, DoctorRequest | RebuildRegistryRequest):  # these need no view
-            self._gate.require_scope(self.call.operator, self.call.scope)
-        hand_over(result)
+        if self.permit is None:
+            if not isinstance(self.call.request, DoctorRequest | RebuildRegistryRequest):  # these need no view
+                self._gate.require_scope(self.call.operator, self.call.scope)
+            hand_over(result)
+            return
+        with self._gate.lease(self.permit):
+            hand_over(result)
 
     def cancel(self) -> None:
         """Ask for the request to end before it is accepted."""
@@ -151,12 +161,14 @@ class Operators:
         call = pending.call
         if call.cancellation.requested:
             raise _cancelled()
+        if isinstance(call.request, OperatorRead):
+            self._in_lane(pending, self._permit(call), pending.succeed, pending.fail)
+            return
         match call.request:
             case OperatorStatusRequest():
                 self._status(pending)
             case OperatorDiagnosticsRequest() | AcceptDeletionsRequest() | AdoptNotesRequest():
-                permit = self._permit(call)
-                self._in_lane(pending, permit, pending.succeed, pending.fail)
+                self._in_lane(pending, self._permit(call), pending.succeed, pending.fail)
             case AdoptStoreRequest():
                 self._adopt_store(pending, self._permit(call))
             case RelocateStoreRequest():
@@ -248,9 +260,15 @@ class Operators:
     ) -> None:
         call = pending.call
         layout = self._gate.place_of(permit)
+        pending.permit = permit
         request = call.request
         assert isinstance(
-            request, OperatorStatusRequest | OperatorDiagnosticsRequest | AdoptNotesRequest | AcceptDeletionsRequest
+            request,
+            OperatorStatusRequest
+            | OperatorDiagnosticsRequest
+            | AdoptNotesRequest
+            | AcceptDeletionsRequest
+            | OperatorRead,
         )
         message = RunTool(request, permit, isinstance(request, AdoptNotesRequest), actor=f"operator:{call.operator.id}")
 

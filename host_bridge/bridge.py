@@ -27,7 +27,14 @@ from messages.audience import Audience
 from messages.envelope import Call, Deadline
 from messages.errors import InvalidArgument, Stopping
 from messages.json_types import JsonObject
-from messages.operator import OperatorCall, SubscribeCall
+from messages.operator import (
+    LOCAL_OPERATOR,
+    OPERATOR_METHODS,
+    Operator,
+    OperatorCall,
+    SubscribeCall,
+    parse_operator_call,
+)
 from messages.schemas import export_tools
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
 from storage.layout import Layout, resolve_state_dir
@@ -115,13 +122,26 @@ class KnowledgeBridge:
                 reason="out_of_range",
                 allowed=f"1 to {DEADLINE_MAX_MS}",
             )
-        pending = self._runtime.submit(
-            Call(tool, arguments, audience, Deadline.after(deadline_ms / 1000), flush_id=flush_id)
+        return _answer_of(
+            self._runtime.submit(
+                Call(tool, arguments, audience, Deadline.after(deadline_ms / 1000), flush_id=flush_id)
+            )
         )
-        pending.wait()
-        answers: list[JsonObject] = []
-        pending.deliver(answers.append)
-        return answers[0]
+
+    def ask(self, method: str, params: JsonObject, *, operator: Operator = LOCAL_OPERATOR) -> JsonObject:
+        """The complete response of an operator's method (``operator.recent``, ...), its params as on the host protocol.
+
+        Blocks until the answer or its ``deadlineMs``; raises ``KnowledgeError``. ``operator`` asks where ``params``
+        names none; by default the program itself, which may do everything.
+        """
+        if method not in OPERATOR_METHODS:
+            raise InvalidArgument(
+                "There is no such method for operators.",
+                field="method",
+                reason="unknown",
+                allowed=list(OPERATOR_METHODS),
+            )
+        return _answer_of(self._runtime.operate(parse_operator_call(method, params, peer=operator)))
 
     def submit(self, call: Call) -> PendingAnswer:
         """Accept a call of a door; never blocks, never raises."""
@@ -207,3 +227,10 @@ def _settings(configuration: Configuration) -> RuntimeSettings:
         idle=runtime.idle.total_seconds(),
         max_live_stores=runtime.max_live_stores,
     )
+
+
+def _answer_of(pending: PendingCall | PendingOperation) -> JsonObject:
+    pending.wait()
+    answers: list[JsonObject] = []
+    pending.deliver(answers.append)
+    return answers[0]

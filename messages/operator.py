@@ -23,6 +23,7 @@ from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
 from messages.pieces import Choice, Integer, Items, RawJson, Text, Uuid
 from messages.tools import ToolRequest, WriteRequest
+from messages.tools.operator_reads import OPERATOR_READS, OperatorRead
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS, DIAGNOSTICS_MAX_FINDINGS
 
 Scope: TypeAlias = Literal["operator.read", "operator.write", "operator.admin"]
@@ -108,7 +109,8 @@ class MaintenanceStatusRequest(ToolRequest):
 
 
 OperatorRequest: TypeAlias = (
-    OperatorStatusRequest
+    OperatorRead
+    | OperatorStatusRequest
     | OperatorDiagnosticsRequest
     | AdoptNotesRequest
     | AcceptDeletionsRequest
@@ -122,6 +124,7 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest | AccessRequest]
     {
         OperatorStatusRequest.tool: (OperatorStatusRequest, "operator.read"),
         OperatorDiagnosticsRequest.tool: (OperatorDiagnosticsRequest, "operator.read"),
+        **{read.tool: (read, "operator.read") for read in OPERATOR_READS},
         AdoptNotesRequest.tool: (AdoptNotesRequest, "operator.admin"),
         AcceptDeletionsRequest.tool: (AcceptDeletionsRequest, "operator.admin"),
         AdoptStoreRequest.tool: (AdoptStoreRequest, "operator.admin"),

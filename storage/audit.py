@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from messages.errors import StoreUnavailable
 from messages.vocabulary import RECORD_MAX_BYTES, Partition
 from storage import files
-from storage.evidence import COPY_PREFIX, PARTIAL_NAME
+from storage.evidence import PARTIAL_NAME
 from storage.files import UnsafeFile
 from storage.layout import ARTIFACTS_NAME, StoreLayout, artifact_folder
 from storage.records import content_hash
@@ -200,9 +200,7 @@ class StoreAudit:
         self._db.close()
 
     def _left_behind(self, name: str, request_id: str, key: str) -> bool:
-        """Whether a crash left it: part of a copy, or of an upload whose row is not there. Others are unfinished."""
-        if name.startswith(COPY_PREFIX):
-            return True
+        """Whether a crash left it: of an upload whose row is not there. Others are unfinished."""
         if name != PARTIAL_NAME:
             return False
         begun = self._db.query_one(

@@ -41,6 +41,10 @@ class IndexFeed:
         """The catalogue whose changes these are."""
         return catalogue_identity(self._db)
 
+    def end(self, partition: Partition) -> int:
+        """The catalogue's own change."""
+        return CatalogueReader(self._db, partition).change
+
     def after(self, partition: Partition, position: int, limit: int = SLICE_ROWS) -> Slice:
         """The next changes after ``position``, in order, at most ``limit`` rows of each kind."""
         reader = CatalogueReader(self._db, partition)

@@ -38,6 +38,8 @@ ONTOLOGY_NAME = "ontology.yaml"
 ARTIFACTS_NAME = "artifacts"
 EXCERPT_NAME = "excerpt.txt"
 STAGED_PREFIX = ".kr-"
+COPIES_NAME = ".kr-copies"
+"""The folder in ``artifacts/`` where copies of workspace files lie until they get their own names."""
 SOCKET_PATH_MAX_BYTES = 107
 
 _REQUEST_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

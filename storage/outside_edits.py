@@ -157,6 +157,7 @@ class OutsideEdits:
         known = self._catalogue.file(path)
         if stamp is None:
             return () if known is None else self._removal(path, known)
+        before_reading = time.time_ns()
         try:
             data, read_stamp = self._read(path)
         except FileNotFoundError:
@@ -169,7 +170,7 @@ class OutsideEdits:
             return self._refusal(path, known, None, "unreadable")
         except UnsafeFile as error:
             return self._refusal(path, known, stamp, error.reason)
-        vouched = read_stamp if self._vouches(read_stamp) else None
+        vouched = read_stamp if self._vouches(read_stamp, before_reading) else None
         if known is not None and known.hash == content_hash(data):
             if vouched is not None:
                 self._unchanged.append((path, vouched))
@@ -211,8 +212,10 @@ class OutsideEdits:
                         return alone is False
                 finally:
                     files.close(fd)
-        except (FileNotFoundError, UnsafeFile):
-            return False
+        except (FileNotFoundError, PermissionError, UnsafeFile):
+            return False  # it is another file by now, or one whose next look will say what is wrong with it
+        except OSError as error:
+            raise unreadable(path, error) from error
 
     def _removal(self, path: str, known: KnownFile) -> Sequence[ExternalChange]:
         if not known.hash:  # it was never read, so there is nothing to keep
@@ -244,18 +247,19 @@ class OutsideEdits:
         for path in paths:
             try:
                 parsed = parse_record(self._read(path)[0], path)
-            except (FileNotFoundError, UnsafeFile):
+            except (FileNotFoundError, PermissionError, UnsafeFile):
                 continue
             if isinstance(parsed, ParsedRecord):
                 found.add(parsed.record.id)
         return found
 
-    def _vouches(self, stamp: Stamp) -> bool:
+    def _vouches(self, stamp: Stamp, read_at_ns: int) -> bool:
         """Whether an unchanged stamp will prove an unchanged file.
 
-        Without events a stamp younger than the file system's clock tick may hide a further change.
+        Without events a stamp younger than the file system's clock tick may hide a further change. With events such a
+        change is named, and whoever hears of it looks at the file's age himself.
         """
-        return self._watching or not may_hide_a_change(stamp, time.time_ns())
+        return self._watching or not may_hide_a_change(stamp, read_at_ns)
 
     def _revision_of(self, record: Record) -> int:
         """The file's, or the last one known, be it of a record that was broken or away meanwhile."""
@@ -276,7 +280,7 @@ class OutsideEdits:
             except BlockingIOError as error:
                 raise ScanIncomplete("A file keeps changing while it is read; try again.", path=path) from error
             except OSError as error:
-                raise _unfinished(path, error) from error
+                raise unreadable(path, error) from error
 
     @contextmanager
     def _folder(self, path: str) -> Iterator[tuple[int, str]]:
@@ -288,14 +292,15 @@ class OutsideEdits:
         except OSError as error:
             if error.errno in _NO_FOLDER:
                 raise FileNotFoundError(path) from error
-            raise _unfinished(path, error) from error
+            raise unreadable(path, error) from error
         try:
             yield folder, name
         finally:
             files.close(folder)
 
 
-def _unfinished(path: str, error: OSError) -> ScanIncomplete:
+def unreadable(path: str, error: OSError) -> ScanIncomplete:
+    """The refusal where a file of a partition cannot be read for a reason that is not the file's own."""
     return ScanIncomplete(
         f"A file of this partition cannot be read ({os.strerror(error.errno or errno.EIO)}), so nothing is answered "
         "from the others alone; try again, and check the disk if it goes on.",

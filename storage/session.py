@@ -10,6 +10,7 @@ Source: stores-and-access.md (Runtime, Limits), DESIGN.md (The tree), decisions.
 from __future__ import annotations
 
 import errno
+import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -19,19 +20,21 @@ from typing import Final
 from messages.errors import PublicationPending, StorageError, StoreUnavailable
 from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, Partition
 from storage import files
+from storage.evidence import sweep_copies
 from storage.files import Stamp, UnsafeFile
 from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation, not_activated
-from storage.outside_edits import OutsideEdits, RecentLosses
+from storage.outside_edits import OutsideEdits, RecentLosses, unreadable
 from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
+from storage.publication.store import Folders, reported
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.records import Finding, ParsedRecord, Record, parse_record, path_key
 from storage.state import history
 from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row, replace_catalogue
-from storage.state.catalogue_reader import CatalogueReader, Entry
+from storage.state.catalogue_reader import CatalogueReader, Entry, KnownFile
 from storage.state.connection import Database
 from storage.state.diagnostics import FileFinding, file_findings
-from storage.vault import Changes, ScanLimits, Watch, open_watch, twins
+from storage.vault import Changes, ScanLimits, Watch, may_hide_a_change, open_watch, twins
 
 FULL_WARNING_PERCENT: Final = 80
 
@@ -75,11 +78,14 @@ class StoreSession:
         """Open the store; see :meth:`open`."""
         self.layout = layout
         self._limits = limits
+        self.next_touch: Callable[[], int] = itertools.count(1).__next__
         self._partitions: RecentlyUsed[Partition, PartitionSession] = RecentlyUsed(
             OPEN_PARTITIONS_MAX, lambda opened: opened.close(), stays=lambda partition: partition == PRIVATE
         )
         self.projection = StoreProjection(self.ontology_of)
         self.publisher: Publisher = open_store(layout.root, projection=self.projection, git=git)
+        # Only the private partition retains files of a workspace.
+        sweep_copies(self.publisher.root_fd, PRIVATE)
 
     @classmethod
     def create(cls, layout: StoreLayout, vault_id: str) -> None:
@@ -114,6 +120,10 @@ class StoreSession:
         if opened is None:
             opened = self._partitions.put(partition, PartitionSession(self, partition, self._limits))
         return opened
+
+    def opened_partition(self, partition: Partition) -> PartitionSession | None:
+        """The session of a partition if it is in use; does not open it, nor count as a use."""
+        return next((opened for opened in self._partitions if opened.partition == partition), None)
 
     def opened(self) -> Iterable[PartitionSession]:
         """The partitions in use."""
@@ -154,6 +164,9 @@ def read_ontology(root_fd: int, partition: Partition) -> Activation:
         return core_activation()
     except PermissionError:
         return not_activated("unreadable", "The file may not be read by this program; give it the right to.")
+    except OSError as error:
+        # A failing disk, or a file that is being saved: by another vocabulary the records would be judged wrongly.
+        raise unreadable(ONTOLOGY_NAME, error) from error
     except UnsafeFile as error:
         if error.reason != "too_large":
             return not_activated(error.reason, "The file is a link, or no regular file, and is not read.")
@@ -179,8 +192,9 @@ class PartitionSession:
         self._accept_deletions = False
         self._losses = RecentLosses()
         self._unfinished: frozenset[str] = frozenset()
-        self.touched = 0
-        """Rises whenever rows may have changed: with each publication and each edit that was taken over."""
+        self.touched = store.next_touch()
+        """Rises whenever rows may have changed: with each publication and each edit that was taken over, another
+        ontology included. Never a number that an earlier session of this partition had."""
         self._catalogue = CatalogueReader(self._publisher.db, partition)
 
     @property
@@ -209,13 +223,14 @@ class PartitionSession:
             seen, ontology_touched = self._observe(check)
             if ontology_touched or not self._scanned:
                 self.reload_ontology()
-            for _ in self._record(seen, looked_at, check):
+            for _ in self._record(seen, looked_at, check, accepted=self._accept_deletions):
                 pass
         except BaseException:
             # What was drained is not applied: nothing may be answered before a complete scan.
             self._watch.invalidate()
             raise
         self._scanned = True
+        self._accept_deletions = False
 
     def confirm(self) -> None:
         """After a query: the vault, the partition's folder, the database and ``vault.json`` are still those that it
@@ -232,11 +247,14 @@ class PartitionSession:
         looked_at = time.time_ns()
         try:
             wanted = frozenset(paths)
+            # A second name makes the watch scan everything, and what it had heard of the ontology's file is gone then.
             observed = self._watch.observe(Changes(wanted), self.catalogue.paths_below)
             observed.pop(ONTOLOGY_NAME, None)
-            seen = self._differing(observed, wanted)
-            for _ in self._record(seen, looked_at, check):
+            self.reload_ontology()
+            left = self._unfinished.difference(observed)
+            for _ in self._record(self._differing(observed, wanted), looked_at, check, accepted=False):
                 pass
+            self._unfinished |= left
         except BaseException:
             self._watch.invalidate()
             raise
@@ -247,6 +265,11 @@ class PartitionSession:
         ``True`` where there is no watch that could be deaf.
         """
         return self._watch.state != "watching" or self._watch.self_test()
+
+    @property
+    def edits_waiting(self) -> bool:
+        """Whether edits were heard of that no :meth:`refresh` has recorded: nothing tells of them a second time."""
+        return self._watch.waiting
 
     def open_in_slices(self) -> Iterator[tuple[int, int]]:
         """The first refresh in slices, for a lane that has to answer others in between: ``(done, in all)``.
@@ -259,11 +282,12 @@ class PartitionSession:
             seen, _ = self._observe(lambda: None)
             self.reload_ontology()
             yield 0, len(seen)
-            yield from self._record(seen, looked_at, lambda: None)
+            yield from self._record(seen, looked_at, lambda: None, accepted=self._accept_deletions)
         except BaseException:
             self._watch.invalidate()
             raise
         self._scanned = True
+        self._accept_deletions = False
 
     @property
     def live(self) -> Freshness:
@@ -366,17 +390,12 @@ class PartitionSession:
         if self._publisher.taken(self.partition, path):
             return True
         folder_path, name = files.split(f"{self.partition.key}/{path}")
-        try:
-            folder = files.open_folder(self._publisher.root_fd, folder_path, at="session.folder")
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-                return False
-            raise
-        try:
+        with reported("look at a name"), Folders(self._publisher.root_fd) as folders:
+            folder = folders.find(folder_path)
             wanted = path_key(name)
-            return any(path_key(entry.name) == wanted for entry in files.list_folder(folder, at="session.list"))
-        finally:
-            files.close(folder)
+            return folder is not None and any(
+                path_key(entry.name) == wanted for entry in files.list_folder(folder, at="session.list")
+            )
 
     # --- writing ---------------------------------------------------------------------------------------
 
@@ -384,7 +403,7 @@ class PartitionSession:
         """Publish; see :meth:`storage.publication.Publisher.publish`."""
         receipt = self._publisher.publish(intent, fence=fence, check=check)
         self._entries += sum(change.before is None for change in intent.changes)
-        self.touched += 1
+        self.touched = self.store.next_touch()
         return receipt
 
     def published(self, request_id: str, payload_hash: str, operation: str) -> Receipt | None:
@@ -425,41 +444,41 @@ class PartitionSession:
         return self._differing(seen), touched
 
     def _record(
-        self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None]
+        self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None], *, accepted: bool
     ) -> Iterator[tuple[int, int]]:
+        """Take over what was seen; what is being written of it is left to the next look, as ``_unfinished``."""
         if not seen:
             self._unfinished = frozenset()
-            self._accept_deletions = False
             return
         edits = OutsideEdits(
             self._publisher, self.store.projection, self.catalogue, watching=self._watch.state == "watching"
         )
-        if self._accept_deletions:
+        if accepted:
             self._losses.forget()
         else:
             edits.guard_deletions(seen, self._losses)
-        self.touched += bool(seen)
+        self.touched = self.store.next_touch()
         yield from edits.record(seen, looked_at=looked_at, check=check)
         if edits.vanished:
-            if not self._accept_deletions:
+            if not accepted:
                 edits.guard_deletions(edits.vanished, self._losses)
             yield from edits.record(dict(edits.vanished), looked_at=looked_at, check=check)
         self._unfinished = frozenset(edits.unfinished)
-        self._accept_deletions = False
 
     def _compare(self, found: Mapping[str, Stamp]) -> dict[str, Stamp | None]:
-        known = self.catalogue.files()
+        known, now = self.catalogue.files(), time.time_ns()
         seen: dict[str, Stamp | None] = {path: None for path in known if path not in found}
-        seen |= {path: stamp for path, stamp in found.items() if path not in known or known[path].stamp != stamp}
+        seen |= {path: stamp for path, stamp in found.items() if path not in known or _differs(known[path], stamp, now)}
         return seen
 
     def _differing(self, seen: Mapping[str, Stamp | None], wanted: Collection[str] = ()) -> dict[str, Stamp | None]:
         """What the catalogue does not say of these files, and those of them that are wanted whatever it says."""
         found = {}
+        now = time.time_ns()
         for path, stamp in seen.items():
             known = self.catalogue.file(path)
             self._entries += (known is None) - (stamp is None)
-            differs = stamp is not None if known is None else known.stamp is None or known.stamp != stamp
+            differs = stamp is not None if known is None else _differs(known, stamp, now)
             if differs or path in wanted:
                 found[path] = stamp
         return found
@@ -471,6 +490,7 @@ class PartitionSession:
         found = db.query_one("SELECT ontology FROM catalogue_partition WHERE key = ?", (self.partition.key,))
         if found is not None and found[0] == self._activation.ontology.fingerprint:
             return
+        self.touched = self.store.next_touch()
         with self._publisher.transaction(full=False, point="session.judge"):
             number = partition_row(db, self.partition)
             if found is not None and found[0]:
@@ -488,6 +508,12 @@ class PartitionSession:
             text = history.text(db, digest)
             if known is not None and text is not None:
                 self.store.projection.put(db, self.partition, path, text, known.stamp)
+
+
+def _differs(known: KnownFile, stamp: Stamp | None, now_ns: int) -> bool:
+    """Whether a file has to be read: the same stamp proves nothing of one that was changed a moment ago, since a change
+    within the same tick of the file system's clock gets the same times."""
+    return known.stamp is None or known.stamp != stamp or may_hide_a_change(known.stamp, now_ns)
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from functools import cache
 
 import pytest
 
-from host_bridge.owner.spawn import environment
 from messages.tools import CATALOGUE
+from storage.python_child import environment
 from tests.test_docs import all_blocks, documents
 from tests.tree import CHECKOUT, sources
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
-from actors.authority.permit import Permit, Upkeep
+from actors.authority.permit import Inspection, Permit, Upkeep
 from actors.authority.view import (
     AuthorityView,
     Unbound,
@@ -168,10 +168,13 @@ class PermitGate:
         if view.epoch == permit.epoch and (permit.expires_at is None or self._now() < permit.expires_at):
             return
         holder = permit.audience
-        if isinstance(holder, Upkeep):
-            again: Permit | Unbound = resolve_upkeep(view, holder, write=write)
-        else:
-            again = resolve(view, holder, write=write, now=self._now())
+        match holder:
+            case Upkeep():
+                again: Permit | Unbound = resolve_upkeep(view, holder, write=write)
+            case Inspection(operator, agent, scope):
+                again = resolve_operator(view, operator, agent, scope=scope, write=write, now=self._now())
+            case _:
+                again = resolve(view, holder, write=write, now=self._now())
         if isinstance(again, Unbound) or not again.covers(permit, write=write):
             raise Denied("The access under which this call was accepted has been withdrawn.")
 

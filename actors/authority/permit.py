@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from messages.audience import Audience
+from messages.operator import Operator, Scope
 from messages.vocabulary import Partition
 
 MAINTENANCE: Final = "maintenance"
@@ -22,6 +23,15 @@ class Upkeep:
 
 
 @dataclass(frozen=True, slots=True)
+class Inspection:
+    """An operator at the private partition of an agent's store, for something that needs ``scope``."""
+
+    operator: Operator
+    agent: str
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
 class Permit:
     """The right of one audience to one partition of one store.
 
@@ -29,7 +39,7 @@ class Permit:
     come out equal (decisions.md section 6, Permits).
     """
 
-    audience: Audience | Upkeep
+    audience: Audience | Upkeep | Inspection
     agent: str
     vault_id: str
     partition: Partition

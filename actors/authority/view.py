@@ -7,11 +7,11 @@ asking the authority's mailbox (DESIGN.md, One request; stores-and-access.md, Ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
-from actors.authority.permit import MAINTENANCE, Permit, Upkeep
+from actors.authority.permit import MAINTENANCE, Inspection, Permit, Upkeep
 from messages.audience import (
     Audience,
     Conversation,
@@ -151,7 +151,11 @@ def resolve_operator(
     chosen = next(iter(seen), None) if agent is None else agent
     if chosen is None or chosen not in seen:
         raise Denied("There is no such agent for this operator.", field="agent")
-    return resolve(view, OwnerPrivate(chosen), write=write, now=now)
+    found = resolve(view, OwnerPrivate(chosen), write=write, now=now)
+    if isinstance(found, Unbound):
+        return found
+    # Looked at again at every later step as an operator's: what is switched off for operators ends what is under way.
+    return replace(found, audience=Inspection(operator, chosen, scope))
 
 
 def require_scope(view: AuthorityView, operator: Operator, scope: Scope) -> None:

@@ -43,6 +43,7 @@ from messages.vocabulary import Partition
 from storage import files
 from storage.evidence import Spans, Verdict, VerdictCache, verify
 from storage.git import Committed, check, commit, sync_index, tidy
+from storage.index_builder import APART_FROM_CHANGES, build_apart
 from storage.index_feed import IndexFeed
 from storage.publication import Synced, sync_files
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
@@ -80,6 +81,8 @@ class Indexer(GuardedActor):
 
     def on_tell(self, message: object) -> None:
         match message:
+            case IndexChanged() | IndexDamaged() if self.draining:
+                pass  # the index follows when the store is opened again
             case IndexChanged(partition):
                 self._mended(partition, lambda: self._catch_up(partition, None, None))
                 if self._mended(partition, self._index(partition).merge_step):
@@ -109,7 +112,12 @@ class Indexer(GuardedActor):
         feed = self._open_feed()
         index = self._index(partition)
         position = index.position()
+        if feed.end(partition) - position >= APART_FROM_CHANGES and (change is None or change > position):
+            self._catch_up_apart(partition, envelope)
+            position = index.position()
         while change is None or position < change:
+            if envelope is None and self._inbox.leaving():
+                break
             if envelope is not None:
                 self._check(envelope)
             slice_ = feed.after(partition, position)
@@ -120,7 +128,30 @@ class Indexer(GuardedActor):
                 break
         return position
 
+    def _catch_up_apart(self, partition: Partition, envelope: Envelope | None) -> None:
+        def check() -> None:
+            if envelope is not None:
+                self._check(envelope)
+            elif self._inbox.leaving():
+                raise _Leaving
+
+        layout = self._settings.layout
+        try:
+            built = build_apart(
+                layout.state_database,
+                layout.search_index(partition),
+                vault_id=self._settings.vault_id,
+                partition=partition,
+                check=check,
+            )
+        except _Leaving:
+            return
+        if not built:
+            logger.warning("the keyword index is caught up beside the requests: no process of its own could do it")
+
     def _check(self, envelope: Envelope) -> None:
+        if self._inbox.leaving():
+            raise Stopping("The store is stopping; the keyword index goes on when it is opened again.")
         if envelope.cancellation.requested:
             raise Cancelled("The caller cancelled the search.")
         if envelope.deadline.passed(self.context.clock.monotonic):
@@ -215,11 +246,9 @@ class EvidenceVerifier(GuardedActor):
         try:
             found: dict[CitationKey, Verdict] = {}
             for citation in message.citations:
-                verdict = found[CitationKey.of(citation)] = verify(
-                    citation, root, cache, check, excerpt=message.excerpts
-                )
-                if message.fresh:
-                    kept.put(citation, verdict)
+                found[CitationKey.of(citation)] = verify(citation, root, cache, check, excerpt=message.excerpts)
+            if message.fresh:
+                kept.take_over(cache)
             return found
         finally:
             files.close(root)
@@ -379,6 +408,10 @@ def _empty(end: int) -> None:
     with suppress(BlockingIOError):
         while os.read(end, 4_096):
             pass
+
+
+class _Leaving(Exception):
+    """The actor was told to end, and nobody waits for what it does."""
 
 
 class _Idle:

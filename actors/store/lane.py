@@ -52,6 +52,7 @@ from messages.errors import (
     InternalError,
     KnowledgeError,
     Quarantined,
+    ScanIncomplete,
     StaleFence,
     StoreUnavailable,
 )
@@ -112,7 +113,7 @@ class Lane(GuardedActor):
         is up, and every request tries again and gets the refusal."""
         try:
             self._open_store()
-        except (FailedClosed, StoreUnavailable) as refusal:
+        except (FailedClosed, ScanIncomplete, StoreUnavailable) as refusal:
             logger.error("store cannot be opened", extra={"actor": self.context.name, "code": refusal.code})
             self.context.publish({"vaultId": self._settings.vault_id, "closed": refusal.code})
             self._settings.events.publish(self._settings.vault_id, PRIVATE, "status")
@@ -379,8 +380,13 @@ class Lane(GuardedActor):
     def _tick(self) -> None:
         self.context.start_timer(self._settings.tick, Tick())
         session = self._open()
-        if self._watch_test.due() and not session.partition(PRIVATE).test_watch():
-            logger.warning("the watch went deaf; files are scanned", extra={"actor": self.context.name})
+        if self._watch_test.due():
+            private = session.partition(PRIVATE)
+            if not private.test_watch():
+                logger.warning("the watch went deaf; files are scanned", extra={"actor": self.context.name})
+            if private.edits_waiting:
+                # The test has read the events, so the watcher will not tell of them.
+                self.context.tell_self(FilesChanged())
         if session.publisher.pending() is not None:
             session.publisher.finish_pending()
         if not self._syncing:
@@ -428,7 +434,9 @@ class Lane(GuardedActor):
             return
         found = message.reply.result(0)
         if found:
-            partition = self._open().partition(message.partition)
+            partition = self._open().opened_partition(message.partition)
+            if partition is None:  # a conversation that was closed meanwhile stays closed
+                return
             partition.refresh()
             partition.read_again(found)
 
@@ -455,7 +463,7 @@ class Lane(GuardedActor):
             "pending": session.publisher.pending() is not None,
             "git": git.to_json(),
             "recovery": session.publisher.report.kind,
-            "notices": list(session.publisher.report.messages),
+            "notices": list(session.publisher.notices),
         }
         if state != self._last_health:
             self._last_health = state

@@ -1,6 +1,7 @@
 """The source keeper: hashes finished uploads and copies files of the workspace, in a stream and off the lane.
 
-It names nothing and commits nothing: the lane does, once it has looked again.
+It names nothing and commits nothing: the lane does, once it has looked again. A copy that the lane has not named a
+while after its request's deadline was made in vain and is removed.
 
 Source: DESIGN.md (The tree), knowledge-more-facts.md section 4.
 """
@@ -11,6 +12,7 @@ import errno
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from actors.store.settings import StoreSettings
@@ -27,11 +29,14 @@ from messages.errors import (
     StorageError,
     StoreUnavailable,
 )
+from messages.vocabulary import Partition
 from storage import files
 from storage.evidence import RunningHashes, Shelf, SourceProblem, SourceRefused, Staged, open_source
 from storage.files import Stamp
 
 COPIES_REMEMBERED: Final = 16
+UNCLAIMED_SECONDS: Final = 10.0
+"""How long after the last deadline a copy is left to the lane, which looks at the deadline before it names it."""
 
 _WORDS: Final[dict[SourceProblem, str]] = {
     "outside": "leads out of the workspace",
@@ -46,6 +51,15 @@ _WORDS: Final[dict[SourceProblem, str]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Unclaimed:
+    """To the keeper itself: remove a copy that nobody has named, unless somebody waits for it still."""
+
+    partition: Partition
+    request_id: str
+    staged: Staged
+
+
 class SourceKeeper(GuardedActor):
     """A helper of one store; every piece of work ends early when it is cancelled or late."""
 
@@ -53,6 +67,7 @@ class SourceKeeper(GuardedActor):
         super().__init__(context)
         self._settings = settings
         self._work = SourceDesk()
+        self._wanted_until: dict[Staged, float] = {}
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         def check() -> None:
@@ -69,16 +84,41 @@ class SourceKeeper(GuardedActor):
 
         match message:
             case HashUpload() | CopyFile():
-                try:
-                    vault = files.open_root(self._settings.layout.vault, at="evidence.folder")
-                except OSError as error:
-                    raise StoreUnavailable("The vault's folder cannot be opened.", reason="missing") from error
-                try:
-                    return self._work.do(vault, message, check)
-                finally:
-                    files.close(vault)
+                with self._vault() as vault:
+                    complete = self._work.do(vault, message, check)
+                if complete.staged is not None and complete.staged.copied:
+                    self._remove_later(message, complete.staged, envelope)
+                return complete
             case _:
                 raise InternalError(f"The source keeper takes no {type(message).__name__}.")
+
+    def on_tell(self, message: object) -> None:
+        match message:
+            case _Unclaimed(partition, request_id, staged):
+                if self._wanted_until.get(staged, 0.0) > self.context.clock.monotonic():
+                    return  # asked for again meanwhile; that request has a message of its own
+                self._wanted_until.pop(staged, None)
+                with self._vault() as vault:
+                    Shelf(vault, partition, request_id).discard(staged)
+            case _:
+                raise InternalError(f"The source keeper takes no {type(message).__name__}.")
+
+    def _remove_later(self, work: HashUpload | CopyFile, staged: Staged, envelope: Envelope) -> None:
+        until = max(envelope.deadline.at + UNCLAIMED_SECONDS, self._wanted_until.get(staged, 0.0))
+        self._wanted_until[staged] = until
+        delay = max(0.0, until - self.context.clock.monotonic())
+        self.context.start_timer(delay, _Unclaimed(work.partition, work.request_id, staged))
+
+    @contextmanager
+    def _vault(self) -> Iterator[int]:
+        try:
+            vault = files.open_root(self._settings.layout.vault, at="evidence.folder")
+        except OSError as error:
+            raise StoreUnavailable("The vault's folder cannot be opened.", reason="missing") from error
+        try:
+            yield vault
+        finally:
+            files.close(vault)
 
 
 class SourceDesk:

@@ -77,6 +77,11 @@ class GuardedActor(pykka.ThreadingActor):
         self._foreign_stops: list[ForeignStop] = []
         super().__init__()
 
+    @property
+    def draining(self) -> bool:
+        """Whether the actor works off what it was sent and will then end: what nobody waits for need not begin."""
+        return self._draining is not None
+
     # --- hooks ------------------------------------------------------------------------------------------------
 
     def on_ready(self) -> None:

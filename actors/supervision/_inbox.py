@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from pykka._envelope import Envelope as PykkaEnvelope
 
-from actors.supervision._messages import Control, Drain, Envelope, Finish, ForeignStop, Idle
+from actors.supervision._messages import Control, Drain, DrainExpired, Envelope, Finish, ForeignStop, Idle
 from actors.supervision._reply import Phase
 from actors.supervision._settings import InboxLimits
 from messages.errors import Busy, KnowledgeError, LimitExceeded
@@ -20,6 +20,7 @@ from messages.errors import Busy, KnowledgeError, LimitExceeded
 Refusal: TypeAlias = Callable[[Phase], KnowledgeError]
 """Makes the answer of a request that will not be served, for the phase it had reached."""
 
+_ENDINGS: Final = (Drain, DrainExpired, Finish, ForeignStop)
 _Line: TypeAlias = tuple[Literal["tell", "passing", "ordinary"], str]
 
 
@@ -216,7 +217,7 @@ class Inbox:
     def leaving(self) -> bool:
         """Whether the actor was told to end, and has only not come to it: long work in hand is given up."""
         with self._condition:
-            return self._closed or any(isinstance(message, Drain | Finish | ForeignStop) for message in self._control)
+            return self._closed or any(isinstance(message, _ENDINGS) for message in self._control)
 
     # --- taking out: the actor's thread -----------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from typing import Self, cast
 from host_bridge.owner import client, spawn
 from messages.json_types import JsonObject
 from messages.vocabulary import PROTOCOL
+from storage import python_child
 
 OWNER_LOG = "demo-owner.log"
 _START_SECONDS = 30.0
@@ -58,7 +59,7 @@ class OwnerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=spawn.environment(),
+                env=python_child.environment(),
             )
 
     def connect(self, agent: str) -> Host:
@@ -208,7 +209,7 @@ def call_from_a_shell(state_dir: Path, tool: str, arguments: JsonObject) -> Json
     """``knowledge call`` in a process of its own, as a script would use it."""
     ran = subprocess.run(
         spawn.command(str(state_dir), "call", tool, json.dumps(arguments, ensure_ascii=False), "--json"),
-        env=spawn.environment(),
+        env=python_child.environment(),
         capture_output=True,
         timeout=_STOP_SECONDS,
         check=False,
@@ -224,7 +225,7 @@ class McpClient:
     def __init__(self, state_dir: Path) -> None:
         self._process = subprocess.Popen(
             spawn.command(str(state_dir), "mcp"),
-            env=spawn.environment(),
+            env=python_child.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

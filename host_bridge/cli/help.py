@@ -11,6 +11,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge mcp                      the server to put into an MCP client's configuration
   knowledge call TOOL '{...}'        call one tool, as the agent would
   knowledge status                   is an owner running, how is it, and what should you know?
+  knowledge inspect ...              look into a store: recent, search, one record, history, activity, vocabulary
   knowledge adopt PATH...            make pages of plain Markdown files in the vault
   knowledge stores ...               which agent uses which store; share one, join one, go back to one's own
   knowledge conversation ...         which conversations read an agent's memory: list, grant, revoke
@@ -122,6 +123,44 @@ one; the stores do not say whose they are, so you do, one WORD a store (who wrot
 Examples:
   knowledge doctor --json
   knowledge doctor rebuild agent:main=6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11 --yes
+""",
+    "inspect": f"""\
+knowledge inspect recent                what was updated last
+knowledge inspect records               browse everything, by type, tag, state and dates
+knowledge inspect tags                  the tags to browse by, most used first
+knowledge inspect search QUERY          ranked words, with excerpts
+knowledge inspect lookup NAME           an exact id, title or alias
+knowledge inspect record ID             one record whole: text, fields, state, evidence, where it lies
+knowledge inspect connections ID        relationships, claims with their evidence, links and backlinks
+knowledge inspect timeline              current records by a date
+knowledge inspect history [ID]          revisions of the store or of one record, edits by hand included
+knowledge inspect vocabulary [NAME]     types and labels, with how many records each has
+knowledge inspect activity              publications, what is unfinished, Git, and the first findings
+knowledge inspect diagnostics           which files cannot be read as records, and why
+
+It saves nothing and creates no store. In words it shows a part; --json gives the complete answer.
+
+  --kind K --type T --tag T      only these (recent, records, search, lookup)
+  --lifecycle L                  active (default), superseded, all; recent and records also withdrawn, merged,
+                                 expired, invalid, fixture
+  --since D --until D            only in this interval, by --time-field occurred, recorded, updated or due
+  --match TEXT --origin O        records: part of an id, title or alias; source, user_belief or agent_inference
+  --order O --descending         records: recorded, updated or title; timeline: asc or desc
+  --mode M                       search: all, any or phrase
+  --path FILE                    record: which of several files with one id
+  --direction D --historical     connections: only this direction; superseded records too
+  --subject P --owner P          timeline: only about this page, only owned by it; --claim-kind K
+  --view V                       vocabulary: catalog, definitions, sources or diagnostics
+  --limit N --offset N           how many, and from where; activity: --before SEQUENCE; record: --max-chars N,
+                                 --evidence-offset N
+  --agent A                      whose store (default: the first agent of the configuration)
+  --json                         one compact line, complete
+{_STATE}
+
+Examples:
+  knowledge inspect recent
+  knowledge inspect search "budget" --type project --json
+  knowledge inspect records --lifecycle invalid
 """,
     "maintenance": f"""\
 knowledge maintenance run [--agent A]     look after every store now, or after the store of one agent

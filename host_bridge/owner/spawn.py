@@ -18,6 +18,7 @@ import time
 
 from host_bridge.owner import address
 from host_bridge.owner.client import OwnerError
+from storage import python_child
 
 
 class Report:
@@ -31,19 +32,8 @@ class Report:
 
 
 def command(state_dir: str, *arguments: str) -> list[str]:
-    """A command line of ours for a child: ``-P``, so that no folder of the working directory shadows a package."""
-    return [sys.executable, "-P", "-m", "host_bridge", *arguments, "--state-dir", state_dir]
-
-
-def environment() -> dict[str, str]:
-    """The child's environment: it must find the same packages, wherever this process found them."""
-    child = dict(os.environ)
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if os.path.basename(root) not in ("site-packages", "dist-packages"):
-        rest = child.get("PYTHONPATH", "")
-        child["PYTHONPATH"] = root + os.pathsep + rest if rest else root
-    child.pop("PYTHONSTARTUP", None)
-    return child
+    """A command line of ours for a child."""
+    return python_child.command("host_bridge", *arguments, "--state-dir", state_dir)
 
 
 def start_detached(state_dir: str, timeout: float) -> Report:
@@ -69,7 +59,7 @@ def start_detached(state_dir: str, timeout: float) -> Report:
                 pass_fds=(writer,),
                 start_new_session=True,
                 cwd="/",
-                env=environment(),
+                env=python_child.environment(),
             )
         except OSError as error:
             return Report(False, OwnerError("store_unavailable", f"Cannot start an owner: {error}."))

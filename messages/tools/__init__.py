@@ -14,12 +14,14 @@ from messages.tools._requests import (
     tool_spec,
 )
 from messages.tools._rows import (
+    ROWS_MAX_BYTES,
     ClaimRow,
     Found,
     PageRef,
     PageRow,
     RelationshipRow,
     Row,
+    Shown,
     claim_text,
     json_bytes,
     paging,
@@ -119,6 +121,7 @@ from messages.tools.verify import Checked, ExpectedLink, VerifiedLink, VerifiedR
 __all__ = [
     "ATTACHMENT_CHUNK_BYTES",
     "CATALOGUE",
+    "ROWS_MAX_BYTES",
     "Action",
     "AnnotateRequest",
     "Annotations",
@@ -186,6 +189,7 @@ __all__ = [
     "Row",
     "SavePageRequest",
     "SearchHit",
+    "Shown",
     "SourceArgument",
     "SourceCheckRequest",
     "SourceRow",

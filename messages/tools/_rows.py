@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 from messages.json_types import JsonObject, JsonValue
 from messages.text import clip_utf16, utf16_length, without_html_comments
@@ -20,6 +20,8 @@ from messages.vocabulary import CLAIM_TEXT_MAX_CHARS, HASH_PREFIX_MIN_CHARS
 LIST_RESPONSE_MAX_BYTES: Final = 24 * 1024
 # What stands around the rows of a list: totals, offsets, a snapshot of at most 200 characters, a Git message.
 LIST_FRAME_BYTES: Final = 1024
+ROWS_MAX_BYTES: Final = LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES
+"""What the rows of an agent's list may take."""
 # What `"truncated":true,"text":,` and `"pages":[],` take beside their values.
 _TEXT_KEYS_BYTES: Final = 32
 _PAGES_KEY_BYTES: Final = 16
@@ -112,6 +114,12 @@ class RelationshipRow:
 Row: TypeAlias = PageRow | ClaimRow | RelationshipRow
 
 
+class Shown(Protocol):
+    """A record as one kind of caller sees it in a list."""
+
+    def to_json(self) -> JsonObject: ...
+
+
 def short_hash(full: str) -> str:
     """The first 16 characters: what list rows carry, and what fences a write."""
     return full[:HASH_PREFIX_MIN_CHARS]
@@ -143,10 +151,9 @@ def json_bytes(value: JsonValue) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def rows_within(
-    rows: Iterable[JsonObject], max_bytes: int = LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES
-) -> list[JsonObject]:
-    """The leading rows that fit into a 24 KiB response; always the first, so that paging moves on.
+def rows_within(rows: Iterable[JsonObject], max_bytes: int = ROWS_MAX_BYTES) -> list[JsonObject]:
+    """The leading rows that fit into ``max_bytes``, by default a 24 KiB response's; always the first, so that paging
+    moves on.
 
     A first row that would not fit alone has its text shortened (``truncated``) and then its later pages left out, as
     ``omitted`` says: read the record itself.

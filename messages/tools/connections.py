@@ -11,7 +11,7 @@ from pydantic import Field
 from messages.json_types import JsonObject
 from messages.pieces import Bool, Choice, Integer, RecordId
 from messages.tools._base import Offset, Snapshot, ToolRequest
-from messages.tools._rows import Row, paging, rows_within
+from messages.tools._rows import ROWS_MAX_BYTES, Shown, paging, rows_within
 
 Direction: TypeAlias = Literal["incoming", "outgoing", "dependents", "claims", "links", "backlinks"]
 DIRECTIONS: Final[tuple[Direction, ...]] = ("incoming", "outgoing", "dependents", "claims", "links", "backlinks")
@@ -37,7 +37,7 @@ class Connection:
     """One connected record, and how it is connected."""
 
     direction: Direction
-    row: Row
+    row: Shown
 
     def to_json(self) -> JsonObject:
         return {"direction": self.direction, **self.row.to_json()}
@@ -51,13 +51,14 @@ def connections_response(
     snapshot: str,
     merged_into: str | None = None,
     coverage: JsonObject | None = None,
+    max_bytes: int = ROWS_MAX_BYTES,
 ) -> JsonObject:
-    """One page of connections, cut to 24 KiB.
+    """One page of connections, cut to ``max_bytes``.
 
     ``merged_into`` is the page whose connections these are when another one was asked for; ``coverage`` only where
     something could not be read.
     """
-    shown = rows_within(row.to_json() for row in rows)
+    shown = rows_within((row.to_json() for row in rows), max_bytes)
     page: JsonObject = {"total": total, **paging(offset=offset, returned=len(shown), total=total, snapshot=snapshot)}
     if merged_into is not None:
         page["mergedInto"] = merged_into

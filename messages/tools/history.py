@@ -15,7 +15,7 @@ from messages.json_types import JsonObject
 from messages.pieces import Bool, Choice, Integer, RecordId, Uuid, refused
 from messages.text import clip_utf16, utf16_length
 from messages.tools._base import READ_CHARS_DEFAULT, Offset, ReadChars, ToolRequest
-from messages.tools._rows import paging, rows_within
+from messages.tools._rows import ROWS_MAX_BYTES, paging, rows_within
 from messages.tools.receipts import git_beside
 from messages.tools.records import text_from
 from messages.tools.status import GitState
@@ -82,7 +82,10 @@ class ResumeRequest(ToolRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One history entry; an external edit has no request id. ``path`` and ``commit`` where they are known."""
+    """One history entry; an external edit has no request id. ``path`` and ``commit`` where they are known.
+
+    ``complete`` are the members that only operators are shown.
+    """
 
     sequence: int
     operation: str
@@ -96,6 +99,7 @@ class HistoryRow:
     state: str = "published"
     path: str | None = None
     commit: str | None = None
+    complete: JsonObject | None = None
 
     def to_json(self) -> JsonObject:
         members: JsonObject = {
@@ -112,12 +116,15 @@ class HistoryRow:
             "path": self.path,
             "commit": self.commit,
         }
-        return {key: member for key, member in members.items() if member is not None}
+        shown: JsonObject = {key: member for key, member in members.items() if member is not None}
+        return shown if self.complete is None else {**shown, **self.complete}
 
 
-def history_response(rows: Sequence[HistoryRow], *, total: int, offset: int, git: GitState) -> JsonObject:
-    """One page of history, cut to 24 KiB, with the partition's Git summary."""
-    shown = rows_within(row.to_json() for row in rows)
+def history_response(
+    rows: Sequence[HistoryRow], *, total: int, offset: int, git: GitState, max_bytes: int = ROWS_MAX_BYTES
+) -> JsonObject:
+    """One page of history, cut to ``max_bytes``, with the partition's Git summary."""
+    shown = rows_within((row.to_json() for row in rows), max_bytes)
     page = paging(offset=offset, returned=len(shown), total=total)
     return {"total": total, **page, "git": git.to_json(), "rows": shown}
 

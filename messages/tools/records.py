@@ -31,7 +31,7 @@ from messages.tools._base import (
     TypeName,
     check_interval,
 )
-from messages.tools._rows import PageRef, Row, json_bytes, paging, rows_within
+from messages.tools._rows import ROWS_MAX_BYTES, PageRef, Shown, json_bytes, paging, rows_within
 from messages.tools.pages import FILENAME_MAX_CHARS, QUOTE_MAX_CHARS
 from messages.vocabulary import (
     ABOUT_MAX_CHARS,
@@ -51,6 +51,7 @@ TEXT_WINDOW_MIN: Final = 256
 # One character takes at most six units as JSON (a control character's escape).
 ESCAPED_CHAR_UNITS: Final = 6
 LARGEST_OFFSET: Final = RECORD_MAX_BYTES
+PATH_MAX_CHARS: Final = 4_096
 FIELDS_SHOWN_MAX_BYTES: Final = 4 * FIELDS_MAX_BYTES
 """More than a save may give: merges unite the fields of pages."""
 
@@ -248,10 +249,16 @@ def record_response(
 
 
 def records_response(
-    rows: Sequence[Row], *, total: int, offset: int, snapshot: str, coverage: JsonObject | None = None
+    rows: Sequence[Shown],
+    *,
+    total: int,
+    offset: int,
+    snapshot: str,
+    coverage: JsonObject | None = None,
+    max_bytes: int = ROWS_MAX_BYTES,
 ) -> JsonObject:
-    """One page of the inventory, cut to 24 KiB; ``coverage`` only where something could not be listed."""
-    records = rows_within(row.to_json() for row in rows)
+    """One page of the inventory, cut to ``max_bytes``; ``coverage`` only where something could not be listed."""
+    records = rows_within((row.to_json() for row in rows), max_bytes)
     shown: JsonObject = {"total": total, **paging(offset=offset, returned=len(records), total=total, snapshot=snapshot)}
     if coverage:
         shown["coverage"] = coverage
@@ -294,6 +301,8 @@ _TEXT_LIMITS: Final[Mapping[str, int]] = {
     "tags[]": TAG_MAX_CHARS,
     "attribution": ATTRIBUTION_MAX_CHARS,
     "subjectHint": ABOUT_MAX_CHARS,
+    "path": PATH_MAX_CHARS,
+    "originals[].path": PATH_MAX_CHARS,
 }
 
 

@@ -21,7 +21,7 @@ from messages.tools._base import (
     TypeName,
     check_interval,
 )
-from messages.tools._rows import Found, Row, paging, rows_within
+from messages.tools._rows import ROWS_MAX_BYTES, Found, Shown, paging, rows_within
 from messages.vocabulary import GREP_QUERY_MAX_CHARS, GREP_QUERY_MAX_WORDS, LOOKUP_QUERY_MAX_CHARS
 
 GrepMode: TypeAlias = Literal["all", "any", "phrase"]
@@ -87,7 +87,7 @@ class LookupRequest(ToolRequest):
 class SearchHit:
     """A row with its excerpt; ``via`` names the superseded record whose words matched."""
 
-    row: Row
+    row: Shown
     snippet: str
     via: str | None = None
 
@@ -100,13 +100,21 @@ class SearchHit:
 
 
 def grep_response(
-    hits: Sequence[SearchHit], *, total: int, offset: int, snapshot: str, replacements: int = 0
+    hits: Sequence[SearchHit],
+    *,
+    total: int,
+    offset: int,
+    snapshot: str,
+    replacements: int = 0,
+    coverage: JsonObject | None = None,
+    max_bytes: int = ROWS_MAX_BYTES,
 ) -> JsonObject:
-    """A search that was answered, cut to 24 KiB. ``total`` counts direct matches; replacement rows are extra.
+    """A search that was answered, cut to ``max_bytes``. ``total`` counts direct matches; replacement rows are extra.
 
-    ``replacements`` is how many rows follow the direct matches in all; offsets run on into them.
+    ``replacements`` is how many rows follow the direct matches in all; offsets run on into them. ``coverage`` only
+    where something could not be searched.
     """
-    rows = rows_within(hit.to_json() for hit in hits)
+    rows = rows_within((hit.to_json() for hit in hits), max_bytes)
     page = paging(
         offset=offset,
         returned=len(rows),
@@ -114,7 +122,7 @@ def grep_response(
         snapshot=snapshot,
         offset_max=GREP_OFFSET_MAX,
     )
-    return {"total": total, **page, "hits": rows}
+    return {"total": total, **page, **({"coverage": coverage} if coverage else {}), "hits": rows}
 
 
 def grep_unavailable(reason: str) -> JsonObject:
@@ -122,8 +130,20 @@ def grep_unavailable(reason: str) -> JsonObject:
     return {"index": {"state": "unavailable", "reason": reason}, "total": None, "hits": []}
 
 
-def lookup_response(rows: Sequence[Row], *, total: int, offset: int = 0) -> JsonObject:
-    """One page of the matches, cut to 24 KiB. ``state`` speaks of all ``total`` of them, not of this page."""
+def lookup_response(
+    rows: Sequence[Shown],
+    *,
+    total: int,
+    offset: int = 0,
+    snapshot: str | None = None,
+    coverage: JsonObject | None = None,
+    max_bytes: int = ROWS_MAX_BYTES,
+) -> JsonObject:
+    """One page of the matches, cut to ``max_bytes``. ``state`` speaks of all ``total`` of them, not of this page.
+
+    ``coverage`` only where something could not be looked at: a name that is missing may stand there.
+    """
     state: Found = "missing" if total == 0 else "found" if total == 1 else "ambiguous"
-    hits = rows_within(row.to_json() for row in rows)
-    return {"state": state, "total": total, **paging(offset=offset, returned=len(hits), total=total), "hits": hits}
+    hits = rows_within((row.to_json() for row in rows), max_bytes)
+    page = paging(offset=offset, returned=len(hits), total=total, snapshot=snapshot)
+    return {"state": state, "total": total, **page, **({"coverage": coverage} if coverage else {}), "hits": hits}

@@ -25,10 +25,9 @@ from messages.tools._base import (
     check_interval,
 )
 from messages.tools._rows import (
-    LIST_FRAME_BYTES,
-    LIST_RESPONSE_MAX_BYTES,
+    ROWS_MAX_BYTES,
     PageRef,
-    Row,
+    Shown,
     json_bytes,
     paging,
     rows_within,
@@ -128,7 +127,7 @@ class TimelineEntry:
     """One record at its date: of the field asked for, as far as it is known (``2026``, ``2026-09`` or a UTC day)."""
 
     date: str
-    row: Row
+    row: Shown
 
     def to_json(self) -> JsonObject:
         return {"date": self.date, **self.row.to_json()}
@@ -140,7 +139,7 @@ class DueEntry:
 
     due: str
     owner: PageRef | None
-    row: Row
+    row: Shown
 
     def to_json(self) -> JsonObject:
         owner: JsonObject = {} if self.owner is None else {"owner": self.owner.to_json()}
@@ -156,10 +155,16 @@ class DueList:
 
 
 def timeline_response(
-    entries: Sequence[TimelineEntry], *, total: int, offset: int, snapshot: str, coverage: JsonObject | None = None
+    entries: Sequence[TimelineEntry],
+    *,
+    total: int,
+    offset: int,
+    snapshot: str,
+    coverage: JsonObject | None = None,
+    max_bytes: int = ROWS_MAX_BYTES,
 ) -> JsonObject:
-    """One page of a timeline or a day, cut to 24 KiB; ``coverage`` only where something could not be read."""
-    shown = rows_within(entry.to_json() for entry in entries)
+    """One page of a timeline or a day, cut to ``max_bytes``; ``coverage`` only where something could not be read."""
+    shown = rows_within((entry.to_json() for entry in entries), max_bytes)
     page: JsonObject = {"total": total, **paging(offset=offset, returned=len(shown), total=total, snapshot=snapshot)}
     return {**page, **_covered(coverage), "entries": shown}
 
@@ -178,16 +183,22 @@ def chronicle_days_response(
 
 
 def chronicle_due_response(
-    as_of: str, *, overdue: DueList, due: DueList, upcoming: DueList, coverage: JsonObject | None = None
+    as_of: str,
+    *,
+    overdue: DueList,
+    due: DueList,
+    upcoming: DueList,
+    coverage: JsonObject | None = None,
+    max_bytes: int = ROWS_MAX_BYTES,
 ) -> JsonObject:
-    """The three lists, within 24 KiB together. ``totals`` says how many there are, shown or not.
+    """The three lists, within ``max_bytes`` together. ``totals`` says how many there are, shown or not.
 
     What a short list leaves over of its third goes to the longer ones.
     """
     lists = {"overdue": overdue, "due": due, "upcoming": upcoming}
     rows = {name: [entry.to_json() for entry in found.entries] for name, found in lists.items()}
     shown: dict[str, list[JsonObject]] = {}
-    room = LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES
+    room = max_bytes
     for left, name in zip((3, 2, 1), sorted(rows, key=lambda name: json_bytes([*rows[name]])), strict=True):
         shown[name] = rows_within(rows[name], room // left)
         room -= json_bytes([*shown[name]])

@@ -17,8 +17,7 @@ from messages.json_types import JsonObject
 from messages.pieces import Items, RecordId, refused
 from messages.tools._base import Offset, Snapshot, ToolRequest
 from messages.tools._rows import (
-    LIST_FRAME_BYTES,
-    LIST_RESPONSE_MAX_BYTES,
+    ROWS_MAX_BYTES,
     json_bytes,
     paging,
     rows_within,
@@ -147,6 +146,6 @@ def _row(item: VerifiedRecord | VerifiedLink) -> JsonObject:
     row: JsonObject = {}
     for shown in _SHOWN:
         row = item.to_json(shown)
-        if json_bytes(row) <= LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES:
+        if json_bytes(row) <= ROWS_MAX_BYTES:
             break
     return row

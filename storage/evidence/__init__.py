@@ -6,19 +6,18 @@ Sources are kept as they were given, under ``artifacts/<request id>/`` of their 
 from storage.evidence.naming import retained_name
 from storage.evidence.reading import NoWindow, Point, Spans, Window, read_piece
 from storage.evidence.retaining import (
-    COPY_PREFIX,
     PARTIAL_NAME,
     RunningHashes,
     Shelf,
     Staged,
     note,
+    sweep_copies,
 )
 from storage.evidence.verify import EvidenceProblem, Verdict, VerdictCache, unchanged, verify
 from storage.evidence.workspace import SourceProblem, SourceRefused, open_source
 from storage.layout import excerpt_path
 
 __all__ = [
-    "COPY_PREFIX",
     "PARTIAL_NAME",
     "EvidenceProblem",
     "NoWindow",
@@ -37,6 +36,7 @@ __all__ = [
     "open_source",
     "read_piece",
     "retained_name",
+    "sweep_copies",
     "unchanged",
     "verify",
 ]

@@ -1,6 +1,6 @@
 """How a source gets into ``artifacts/<request id>/``: chunk by chunk, or copied from the host's workspace.
 
-Guarantees: what is being received lies under a staged name that nothing can cite; every byte that is acknowledged is
+Guarantees: what is being received or copied lies under a name that nothing can cite; every byte that is acknowledged is
 synced, and so is every folder above it; a file gets its own name only when it is complete, and never over another.
 Memory does not grow with the size of a file.
 
@@ -26,7 +26,7 @@ from messages.vocabulary import Partition
 from storage import files
 from storage.evidence.workspace import SourceFile, SourceRefused
 from storage.files import CHUNK_BYTES, Stamp, UnsafeFile
-from storage.layout import STAGED_PREFIX, artifact_folder
+from storage.layout import ARTIFACTS_NAME, COPIES_NAME, STAGED_PREFIX, artifact_folder
 from storage.publication import Publisher
 from storage.publication.store import Folders
 from storage.state import uploads
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FAULT_POINTS: Final = (
     ("upload.create", "creating the file that an upload is received into"),
     ("upload.open", "opening a file that is being received"),
-    ("upload.list", "listing the folder of a request for leftovers of a copy"),
+    ("upload.list", "listing a folder for what a crash left of uploads and copies"),
     ("upload.write", "writing a received or copied piece"),
     ("upload.truncate", "cutting off what a failed write left behind the received bytes"),
     ("upload.sync", "syncing received bytes, or a folder that got a new name"),
@@ -54,17 +54,20 @@ FAULT_POINTS: Final = (
 )
 
 PARTIAL_NAME: Final = ".kr-upload"
-COPY_PREFIX: Final = ".kr-copy-"
 RUNNING_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A complete, synced file in a request's folder: its name there, its size in bytes, hash and stamp."""
+    """A complete, synced file: its name, its size in bytes, hash and stamp.
+
+    It lies in its request's folder or, ``copied``, among the copies that have no name of their own yet.
+    """
 
     name: str
     size: int
     sha256: str
     stamp: Stamp
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,11 @@ class Shelf:
     @property
     def path(self) -> str:
         return f"{self.partition.key}/{artifact_folder(self.request_id)}"
+
+    @property
+    def copies(self) -> str:
+        """The partition's folder of copies; each begins with its request's id."""
+        return _copies(self.partition)
 
     # --- the lane ----------------------------------------------------------------------------------------
 
@@ -124,46 +132,68 @@ class Shelf:
 
     def size_of(self, name: str) -> int | None:
         """The size of a file of this folder in bytes; ``None`` when there is none."""
-        status = self._status(name)
+        status = self._status(self.path, name)
         return None if status is None else status.st_size
 
     def is_still(self, staged: Staged) -> bool:
         """Whether the file is the one that was hashed."""
-        status = self._status(staged.name)
+        status = self._status(self._home(staged), staged.name)
         return status is not None and Stamp.of(status) == staged.stamp
 
     def place(self, can: replace.Capabilities, staged: Staged, name: str) -> None:
-        """Give a complete file its name, durably. Raises ``FileExistsError`` for a name that is taken."""
-        if staged.name == name:
-            return
+        """Give a complete file its name, durably. Raises ``FileExistsError`` for a name that is taken.
+
+        Where it has its name already, whoever gave it, a received file stands beside it in vain and is removed.
+        """
         with Folders(self.vault_fd) as folders:
+            if staged.copied:
+                self._place_copy(can, folders, staged, name)
+                return
             folder = folders.open(self.path)
-            replace.move(can, folder, staged.name, folder, name, at="upload.place")
-            files.fsync(folder, at="upload.sync")
+            if staged.name != name:
+                replace.move(can, folder, staged.name, folder, name, at="upload.place")
+                files.fsync(folder, at="upload.sync")
+                return
+            fd, _ = files.open_file(folder, name, at="upload.open")
+            try:
+                files.fsync(fd, at="upload.sync")
+            finally:
+                files.close(fd)
+            _sync_folders(folders, self.path)
+            files.unlink(folder, PARTIAL_NAME, at="upload.unlink")
+
+    def _place_copy(self, can: replace.Capabilities, folders: Folders, staged: Staged, name: str) -> None:
+        home = folders.open(self.copies)
+        try:
+            replace.move(can, home, staged.name, folders.make(self.path), name, at="upload.place")
+        except BaseException:
+            folders.discard_made()
+            raise
+        _sync_folders(folders, self.path)
+        # Or the old name might be there again after a power cut, and the file would have two.
+        files.fsync(home, at="upload.sync")
 
     def mend(self, name: str) -> None:
         """Where a crash came between the two steps of giving a received file its ``name``, take the second one.
 
         Only a file system that cannot rename without replacing needs two (:func:`storage.vault.replace.move`).
         """
-        received, named = self._status(PARTIAL_NAME), self._status(name)
-        if received is not None and named is not None and os.path.samestat(received, named):
+        received = self._status(self.path, PARTIAL_NAME)
+        if received is None or received.st_nlink == 1:
+            return
+        named = self._status(self.path, name)
+        if named is not None and os.path.samestat(received, named):
             with Folders(self.vault_fd) as folders:
                 files.unlink(folders.open(self.path), PARTIAL_NAME, at="upload.unlink")
 
-    def discard(self, name: str) -> None:
-        """Remove a file that was received in vain, and the folder if it is empty then. Never raises ``OSError``.
-
-        Only under a name that nothing can cite: a file that has its own name stays.
-        """
-        if not name.startswith(STAGED_PREFIX):
+    def discard(self, staged: Staged) -> None:
+        """Remove a copy that was made in vain. Never raises ``OSError``. A file that has its own name stays."""
+        if not staged.copied:
             return
         with suppress(OSError), Folders(self.vault_fd) as folders:
-            folder = folders.find(self.path)
-            if folder is not None:
-                files.unlink(folder, name, at="upload.unlink")
-                folders.made.append(self.path)
-                folders.discard_made()
+            home = folders.find(self.copies)
+            if home is not None:
+                files.unlink(home, staged.name, at="upload.unlink")
 
     def tidy(self) -> None:
         """Remove what a crash left of a source whose bytes are retained elsewhere. Never raises ``OSError``."""
@@ -176,24 +206,26 @@ class Shelf:
                 folders.made.append(self.path)
                 folders.discard_made()
 
-    def _status(self, name: str) -> os.stat_result | None:
+    def _home(self, staged: Staged) -> str:
+        return self.copies if staged.copied else self.path
+
+    def _status(self, path: str, name: str) -> os.stat_result | None:
         with Folders(self.vault_fd) as folders:
-            folder = folders.find(self.path)
+            folder = folders.find(path)
             status = None if folder is None else files.stat_entry(folder, name, at="upload.stat")
         return status if status is not None and stat.S_ISREG(status.st_mode) else None
 
     # --- a helper ----------------------------------------------------------------------------------------
 
     def copy_in(self, source: SourceFile, sha256: str, check: Callable[[], None]) -> Staged:
-        """Copy an open file of the workspace into this folder, synced, under a staged name of its own.
+        """Copy an open file of the workspace among the copies, synced, under a name of its own.
 
         Raises :class:`SourceRefused` when the bytes are not those of ``sha256`` or change meanwhile; nothing is left.
         """
-        name = f"{COPY_PREFIX}{uuid.uuid4()}"
+        name = f"{self.request_id}.{uuid.uuid4()}"
         with Folders(self.vault_fd) as folders:
             try:
-                folder = folders.make(self.path)
-                self._remove_leftovers(folder)
+                folder = folders.make(self.copies)
                 target = files.create_file(folder, name, b"", mode=0o600, at="upload.create")
                 try:
                     digest, size = hashlib.sha256(), 0
@@ -213,20 +245,26 @@ class Shelf:
                     stamp = Stamp.of(files.stat_open(target, at="upload.stat"))
                 finally:
                     files.close(target)
-                _sync_folders(folders, self.path)
-                return Staged(name, size, sha256, stamp)
+                return Staged(name, size, sha256, stamp, copied=True)
             except BaseException as error:
                 if isinstance(error, Exception):
                     with suppress(OSError):
-                        files.unlink(folders.open(self.path), name, at="upload.unlink")
-                    folders.discard_made()
+                        files.unlink(folders.open(self.copies), name, at="upload.unlink")
                 raise
 
-    def _remove_leftovers(self, folder: int) -> None:
-        """What a copy that a crash cut short left: only one copy of a request is under way at a time."""
-        for entry in files.list_folder(folder, at="upload.list"):
-            if entry.name.startswith(COPY_PREFIX) and entry.kind == "file":
-                files.unlink(folder, entry.name, at="upload.unlink")
+
+def sweep_copies(vault_fd: int, partition: Partition) -> None:
+    """Remove every copy that has no name of its own. Never raises ``OSError``.
+
+    For a store that is being opened, before its helpers make copies: one that an abandoned helper is still making is
+    not looked for any more, and nothing refers to it.
+    """
+    with suppress(OSError), Folders(vault_fd) as folders:
+        home = folders.find(_copies(partition))
+        if home is not None:
+            for entry in files.list_folder(home, at="upload.list"):
+                if entry.kind == "file":
+                    files.unlink(home, entry.name, at="upload.unlink")
 
 
 def note(
@@ -261,33 +299,42 @@ class RunningHashes:
 
     def placed(self, shelf: Shelf, name: str, size: int, sha256: str, check: Callable[[], None]) -> Staged | None:
         """The file that has its own name already, if it holds these bytes: its row was lost in a crash."""
-        found = self._first(shelf, (name,), size, check)
+        _, found = self._look(shelf, name, size, check)
         return found if found is not None and found.sha256 == sha256 else None
 
     def hash(self, shelf: Shelf, name: str, size: int, check: Callable[[], None]) -> Staged | None:
         """The received file, or the one that has its ``name`` already, hashed if it has ``size`` bytes, else ``None``.
 
-        ``None`` too when it changes. ``check`` runs once a mebibyte and may raise; the next call goes on where this
-        one ended.
+        Where both hold the same bytes, it is the one with the name: its row was lost in a crash, and the bytes were
+        sent again. ``None`` too when it changes. ``check`` runs once a mebibyte and may raise; the next call goes on
+        where this one ended.
         """
-        return self._first(shelf, (PARTIAL_NAME, name), size, check)
+        there, received = self._look(shelf, PARTIAL_NAME, size, check)
+        if there and received is None:
+            return None
+        _, named = self._look(shelf, name, size, check)
+        if received is None or (named is not None and named.sha256 == received.sha256):
+            return named
+        return received
 
-    def _first(self, shelf: Shelf, names: tuple[str, ...], size: int, check: Callable[[], None]) -> Staged | None:
+    def _look(self, shelf: Shelf, name: str, size: int, check: Callable[[], None]) -> tuple[bool, Staged | None]:
+        """Whether there is such a file, and its hash if it has ``size`` bytes and holds still."""
         with Folders(shelf.vault_fd) as folders:
             folder = folders.find(shelf.path)
             if folder is None:
-                return None
-            for each in names:
-                try:
-                    fd, status = files.open_file(folder, each, at="upload.open")
-                except (FileNotFoundError, UnsafeFile):
-                    continue
-                try:
-                    if status.st_size == size:
-                        return self._hash(shelf, each, fd, Stamp.of(status), check)
-                finally:
-                    files.close(fd)
-        return None
+                return False, None
+            try:
+                fd, status = files.open_file(folder, name, at="upload.open")
+            except FileNotFoundError:
+                return False, None
+            except UnsafeFile:
+                return True, None
+            try:
+                if status.st_size != size:
+                    return True, None
+                return True, self._hash(shelf, name, fd, Stamp.of(status), check)
+            finally:
+                files.close(fd)
 
     def _hash(self, shelf: Shelf, name: str, fd: int, stamp: Stamp, check: Callable[[], None]) -> Staged | None:
         key = (f"{shelf.path}/{name}", stamp)
@@ -308,6 +355,10 @@ class RunningHashes:
         if Stamp.of(files.stat_open(fd, at="upload.stat")) != stamp or at != stamp.size:
             return None
         return Staged(name, stamp.size, digest.hexdigest(), stamp)
+
+
+def _copies(partition: Partition) -> str:
+    return f"{partition.key}/{ARTIFACTS_NAME}/{COPIES_NAME}"
 
 
 def _write_behind(folder: int, data: bytes, offset: int) -> None:

@@ -1,8 +1,8 @@
 """Whether a citation holds: its file, its hash, its lines, its quote.
 
 Guarantees: a file is hashed in a stream, never held in memory; a verdict is kept only while the file's stamp is the
-one it was given for; what a file says is never kept beyond the call, whether the citation holds or not. Bad evidence is
-a verdict, not an exception.
+one it was given for, and never for a stamp so young that it may hide a change; what a file says is never kept beyond
+the call, whether the citation holds or not. Bad evidence is a verdict, not an exception.
 
 Runs on the verifier's thread; a :class:`VerdictCache` belongs to one thread.
 
@@ -15,6 +15,7 @@ import errno
 import hashlib
 import os
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from storage.evidence._passage import Passage
 from storage.faults import effect
 from storage.files import Stamp
 from storage.records import EvidenceCitation
+from storage.vault import may_hide_a_change
 
 FAULT_POINTS: Final = (
     ("evidence.folder", "opening the folder of a retained source"),
@@ -62,12 +64,17 @@ _Key: TypeAlias = tuple[str, str, int | None, int | None, str | None]
 
 
 class VerdictCache:
-    """Verdicts by citation, each valid for one stamp; the least recently used go first. One thread."""
+    """Verdicts by citation, each valid for one stamp; the least recently used go first. One thread.
 
-    __slots__ = ("_limit", "_verdicts")
+    ``now_ns`` is the wall clock (ns since 1970). Of a file that had just been changed when its reading began nothing is
+    kept: a further change within the same tick of the file system's clock gets the same stamp.
+    """
 
-    def __init__(self, limit: int = 20_000) -> None:
+    __slots__ = ("_limit", "_verdicts", "now_ns")
+
+    def __init__(self, limit: int = 20_000, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._limit = limit
+        self.now_ns = now_ns
         self._verdicts: OrderedDict[_Key, Verdict] = OrderedDict()
 
     def __len__(self) -> int:
@@ -82,10 +89,18 @@ class VerdictCache:
         self._verdicts.move_to_end(key)
         return verdict
 
-    def put(self, citation: EvidenceCitation, verdict: Verdict) -> None:
-        """Keep a verdict without its excerpt."""
-        key = _key(citation)
-        self._verdicts[key] = replace(verdict, excerpt="")
+    def put(self, citation: EvidenceCitation, verdict: Verdict, read_at_ns: int) -> None:
+        """Keep a verdict without its excerpt, if its stamp proves the file; its reading began at ``read_at_ns``."""
+        if verdict.stamp is not None and not may_hide_a_change(verdict.stamp, read_at_ns):
+            self._keep(_key(citation), replace(verdict, excerpt=""))
+
+    def take_over(self, other: VerdictCache) -> None:
+        """Keep all that another cache keeps, in the place of what was known of the same citations."""
+        for key, verdict in other._verdicts.items():
+            self._keep(key, verdict)
+
+    def _keep(self, key: _Key, verdict: Verdict) -> None:
+        self._verdicts[key] = verdict
         self._verdicts.move_to_end(key)
         if len(self._verdicts) > self._limit:
             self._verdicts.popitem(last=False)
@@ -184,6 +199,7 @@ def _judge(
     start, end = _range(citation)
     passage = Passage(start, end, citation.quote)
     digest = hashlib.sha256()
+    read_at = cache.now_ns()
     while True:
         check()
         with effect("evidence.read"):
@@ -203,7 +219,7 @@ def _judge(
         return replace(known, excerpt=text)
     problem, message = _problem(citation, start, end, passage, digest.hexdigest())
     verdict = Verdict(problem, message, "" if problem else text, stamp.size, stamp)
-    cache.put(citation, verdict)
+    cache.put(citation, verdict, read_at)
     return verdict
 
 

@@ -23,6 +23,7 @@ from storage.vault.naming import Unnamed, locate
 FAULT_POINTS: Final = (
     ("workspace.folder", "opening a folder of the workspace"),
     ("workspace.open", "opening the file of the workspace that is to be retained"),
+    ("workspace.above", "opening a folder above the workspace, to see whether it is part of our state"),
     ("workspace.stat", "looking whether a folder of the workspace holds state of ours"),
 )
 
@@ -56,7 +57,7 @@ def open_source(workspace: Path, path: str) -> Iterator[SourceFile]:
     """The file that ``path`` (relative to the workspace, or absolute below it) names, open until the block ends.
 
     Raises :class:`SourceRefused`: outside, a symbolic link below the root, a hard link, no regular file, missing, or
-    part of a state directory of ours, whose files belong to somebody's partition.
+    part of a state directory of ours, whose files belong to somebody's partition; so does a workspace inside one.
     """
     try:
         # The host may have named its workspace by a link; below it there is none.
@@ -64,6 +65,7 @@ def open_source(workspace: Path, path: str) -> Iterator[SourceFile]:
     except OSError:
         raise SourceRefused("no_workspace") from None
     try:
+        _require_outside(workspace)
         try:
             inner = locate(root, path)
         except Unnamed as unnamed:
@@ -99,9 +101,28 @@ def _require_foreign(root: int, folder_path: str) -> None:
     for depth in range(len(parts) + 1):
         folder = files.open_folder(root, "/".join(parts[:depth]), at="workspace.folder")
         try:
-            for marks in _STATE_MARKS:
-                if any(files.stat_entry(folder, mark, at="workspace.stat") is None for mark in marks):
-                    continue
-                raise SourceRefused("knowledge_state")
+            _require_unmarked(folder)
         finally:
             files.close(folder)
+
+
+def _require_outside(workspace: Path) -> None:
+    """Refuse a workspace that lies inside a state directory, below its marks.
+
+    A folder above it that may not be looked into is none of ours: ours are open to us.
+    """
+    for above in Path(os.path.realpath(workspace)).parents:
+        try:
+            folder = files.open_root(above, at="workspace.above")
+        except OSError:
+            continue
+        try:
+            _require_unmarked(folder)
+        finally:
+            files.close(folder)
+
+
+def _require_unmarked(folder: int) -> None:
+    for marks in _STATE_MARKS:
+        if all(files.stat_entry(folder, mark, at="workspace.stat") is not None for mark in marks):
+            raise SourceRefused("knowledge_state")

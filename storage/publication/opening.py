@@ -35,7 +35,7 @@ from storage.publication import machine, placing, sweep, sync
 from storage.publication.model import Projection
 from storage.publication.report import Notice, RecoveryReport
 from storage.publication.store import DATABASE_NAME, VAULT_NAME, Folders, StoreState, read_manifest, reported
-from storage.state import journal, schema
+from storage.state import journal, notices, schema
 from storage.state.connection import CommitUncertain, Database
 from storage.state.journal import JournalEntry, Marks
 from storage.vault import replace
@@ -332,6 +332,8 @@ def _recover(state: StoreState, marks: Marks, here: Machine, *, probe: bool) -> 
             "UPDATE meta SET clean = 0, boot_id = ?, mount_id = ?, vault_device = ?, vault_inode = ?",
             (here.boot_id, here.mount_id, root.st_dev, root.st_ino),
         )
+        if report.notices:
+            notices.keep(state.db, state.clock(), report.rows)
     return report
 
 
@@ -349,8 +351,8 @@ def _after_process_stop(state: StoreState, unpruned: list[JournalEntry]) -> Reco
     except (OSError, Unavailable, CommitUncertain) as error:
         log.warning("publication stays pending", extra={"entry": pending.id, "error": type(error).__name__})
         return RecoveryReport("process")
-    notices = tuple(Notice("created", path) for path in created) if receipt.state == "published" else ()
-    return RecoveryReport("process", notices, (pending.request_id or "",))
+    done = tuple(Notice("created", path) for path in created) if receipt.state == "published" else ()
+    return RecoveryReport("process", done, (pending.request_id or "",))
 
 
 def _take_over(state: StoreState, unpruned: list[JournalEntry]) -> None:

@@ -36,10 +36,10 @@ from storage.publication import entries, placing, sync
 from storage.publication.model import ExternalChange, Intent, Projection, Receipt
 from storage.publication.opening import Machine, open_state, this_machine
 from storage.publication.plan import Plan, plan
-from storage.publication.report import RecoveryReport
+from storage.publication.report import RecoveryReport, earlier_messages
 from storage.publication.slot import Slot
 from storage.publication.store import CLOCK_GRAIN_NS, READ_LIMIT_BYTES, Folders, StoreState, reported
-from storage.state import journal
+from storage.state import journal, notices
 from storage.state.connection import CommitUncertain, Database
 from storage.state.journal import JournalEntry, Step, digest
 from storage.vault import replace
@@ -79,6 +79,11 @@ class Publisher:
     def __init__(self, state: StoreState, report: RecoveryReport) -> None:
         self._state = state
         self.report = report
+        recoveries = notices.kept(state.db, state.clock())
+        # The newest is this opening's own, if it had anything to tell.
+        earlier = recoveries[1:] if report.notices else recoveries
+        self.notices = (*report.messages, *(said for at, rows in earlier for said in earlier_messages(at, rows)))
+        """What recovery has to tell a person: at this opening, then at those of the last 30 days."""
         self._unsettled = journal.unsettled_entry(state.db)
 
     @property

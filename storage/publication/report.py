@@ -8,10 +8,12 @@ Source: WRITE-PATH.md section 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never, cast
+
+from storage.state.notices import NoticeRow
 
 MOST_PATHS: Final = 20
 
@@ -46,6 +48,11 @@ class RecoveryReport:
         return tuple(notice.path for notice in self.notices if notice.happened in happened)
 
     @property
+    def rows(self) -> tuple[NoticeRow, ...]:
+        """The notices as they are kept for later openings."""
+        return tuple((notice.happened, notice.path, notice.at_ns, notice.revision) for notice in self.notices)
+
+    @property
     def messages(self) -> tuple[str, ...]:
         """What a person should be told, one sentence or two a case; empty when nothing needs telling."""
         return tuple(self._messages())
@@ -65,6 +72,13 @@ class RecoveryReport:
             yield _sentence(notice)
         if len(told) > MOST_PATHS:
             yield f"The stop left {len(told) - MOST_PATHS} more files in doubt; their histories tell."
+
+
+def earlier_messages(at_ns: int, rows: Sequence[NoticeRow]) -> tuple[str, ...]:
+    """What a person should be told of the recovery that an earlier opening made."""
+    # Rows are ours, written from notices by `rows`.
+    notices = tuple(Notice(cast(Happened, happened), path, at, revision) for happened, path, at, revision in rows)
+    return tuple(f"{_minute(at_ns)}: {sentence}" for sentence in RecoveryReport("machine", notices).messages)
 
 
 def _sentence(notice: Notice) -> str:

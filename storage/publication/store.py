@@ -9,8 +9,6 @@ Source: DESIGN.md rule 7, WRITE-PATH.md hole 18 and section 2.
 from __future__ import annotations
 
 import errno
-import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,7 +18,6 @@ from typing import Final
 from messages.errors import FailedClosed, Restarting, StorageError, StoreUnavailable
 from messages.vocabulary import PUBLICATION_MAX_BYTES
 from storage import files
-from storage.faults import effect
 from storage.manifest import (
     MANIFEST_MAX_BYTES,
     MANIFEST_NAME,
@@ -73,6 +70,7 @@ class StoreState:
     unpruned: int = 0
     broken: Exception | None = None
     database_file: tuple[int, int] | None = None  # device and inode of state.sqlite as it was opened
+    _vault_folder: tuple[int, int] | None = None  # device and inode of the folder behind root_fd
     _closed: bool = field(default=False)
 
     @contextmanager
@@ -128,7 +126,7 @@ class StoreState:
         Costs three ``stat`` calls while vault.json is unchanged.
         """
         self.check_usable()
-        check_same_folder(f"{self.folder}/{VAULT_NAME}", self.root_fd)
+        self._check_same_folder()
         self._check_same_database()
         status = files.stat_entry(self.root_fd, MANIFEST_NAME, at="open.manifest")
         if status is not None and files.Stamp.of(status) == self.manifest_stamp:
@@ -136,6 +134,17 @@ class StoreState:
         found, stamp = read_manifest(self.root_fd)
         self.require(found)
         self.manifest_stamp = stamp
+
+    def _check_same_folder(self) -> None:
+        """Raise ``StoreUnavailable`` when the vault's path is not the folder that ``root_fd`` has open."""
+        if self._vault_folder is None:
+            opened = files.stat_open(self.root_fd, at="open.vault")
+            self._vault_folder = opened.st_dev, opened.st_ino
+        status = files.stat_entry(self.root_fd, f"{self.folder}/{VAULT_NAME}", at="open.vault")
+        if status is None:
+            raise StoreUnavailable("the vault folder is gone; put it back, or mount its disk again")
+        if (status.st_dev, status.st_ino) != self._vault_folder:
+            raise StoreUnavailable("the vault folder was replaced by another one while it was open")
 
     def _check_same_database(self) -> None:
         """An unlinked database still takes commits, and loses them all: what was saved into it would be gone."""
@@ -265,36 +274,33 @@ def read_manifest(root_fd: int) -> tuple[Found, files.Stamp | None]:
     return parse_manifest(data), stamp
 
 
-def check_same_folder(path: str | Path, root_fd: int) -> None:
-    """Raise ``StoreUnavailable`` when ``path`` is not the folder that ``root_fd`` has open."""
-    opened = files.stat_open(root_fd, at="open.vault")
-    try:
-        with effect("open.vault"):
-            status = os.stat(path, follow_symlinks=False)
-    except (FileNotFoundError, NotADirectoryError):
-        raise StoreUnavailable("the vault folder is gone; put it back, or mount its disk again") from None
-    if not stat.S_ISDIR(status.st_mode) or (status.st_dev, status.st_ino) != (opened.st_dev, opened.st_ino):
-        raise StoreUnavailable("the vault folder was replaced by another one while it was open")
-
-
-@contextmanager
-def reported(what: str, *, uncertain: bool = True) -> Iterator[None]:
+class reported:  # noqa: N801 - reads as a statement; a class, since every query passes it
     """Turn what the system said into ``StorageError``, in one place; never with a path of the vault in it.
 
     ``uncertain=False`` lets a failed COMMIT through as it is, for a caller that looks what became of it.
     """
-    try:
-        yield
-    except CommitUncertain as error:
-        if not uncertain:
-            raise
-        raise StorageError(f"could not {what}: the commit failed", reason="io", retry="unknown") from error
-    except OSError as error:
-        raise StorageError(
-            f"could not {what}: {error.strerror or type(error).__name__}",
-            reason="file_system",
-            errno=error.errno or 0,
-        ) from error
+
+    __slots__ = ("_uncertain", "_what")
+
+    def __init__(self, what: str, *, uncertain: bool = True) -> None:
+        self._what = what
+        self._uncertain = uncertain
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        match error:
+            case CommitUncertain() if self._uncertain:
+                raise StorageError(
+                    f"could not {self._what}: the commit failed", reason="io", retry="unknown"
+                ) from error
+            case OSError():
+                raise StorageError(
+                    f"could not {self._what}: {error.strerror or type(error).__name__}",
+                    reason="file_system",
+                    errno=error.errno or 0,
+                ) from error
 
 
 __all__ = [
@@ -303,7 +309,6 @@ __all__ = [
     "VAULT_NAME",
     "Folders",
     "StoreState",
-    "check_same_folder",
     "read_manifest",
     "reported",
     "staging_folder",

@@ -67,7 +67,7 @@ class Literal:
         if _is_symbol(parts[-1]):
             after += f"(?! {re.escape(parts[-1])})"
         elif joiners := {part for part in parts[1:-1] if _is_symbol(part)}:
-            after += f"(?! [{''.join(map(re.escape, sorted(joiners)))}] [0-9a-z\x80-\ud7ff\ue080-\U0010ffff])"
+            after += f"(?! [{''.join(map(re.escape, sorted(joiners)))}] [^\x00-/:-`{{-\x7f\ud800-\ue07f])"
         return re.compile(before + re.escape(self.code) + after)
 
 

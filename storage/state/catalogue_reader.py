@@ -272,6 +272,26 @@ class CatalogueReader:
             counted.setdefault(str(kind), {})[str(lifecycle)] = int(number)
         return counted
 
+    def type_counts(self, now_ms: int) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """``(kind, type or label)`` -> how many current records it has, and how many in all."""
+        rows = self._db.query(
+            f"SELECT r.kind, r.type, sum({CURRENT}), count(*) FROM record r WHERE r.partition = ? "
+            "GROUP BY r.kind, r.type",
+            (now_ms, self.number),
+        )
+        return {(str(kind), str(name)): (int(current), int(total)) for kind, name, current, total in rows}
+
+    def tags(self, now_ms: int, limit: int, offset: int) -> tuple[Sequence[tuple[str, int, int]], int]:
+        """``(tag, current records, records in all)``, most current records first, and how many tags there are."""
+        counted = self._db.query_one("SELECT count(DISTINCT tag) FROM tag WHERE partition = ?", (self.number,))
+        rows = self._db.query(
+            f"SELECT t.tag, sum({CURRENT}) AS current, count(*) FROM tag t JOIN record r ON r.row = t.row "
+            "WHERE t.partition = ? GROUP BY t.tag ORDER BY current DESC, t.tag LIMIT ? OFFSET ?",
+            (now_ms, self.number, limit, offset),
+        )
+        found = [(str(tag), int(current), int(total)) for tag, current, total in rows]
+        return found, 0 if counted is None else int(counted[0])
+
     def current_of_type(self, kind: RecordKind, type_name: str, now_ms: int, limit: int) -> Sequence[Entry]:
         """Up to ``limit`` current records of a kind and type, by id."""
         return self._entries(

@@ -15,6 +15,10 @@ from storage.state.catalogue_reader import CURRENT, CatalogueReader, Entry
 from storage.state.connection import Database, SqlValue
 
 TimeField: TypeAlias = Literal["occurred", "recorded", "updated", "due"]
+State: TypeAlias = Literal["active", "superseded", "withdrawn", "merged", "expired", "invalid", "fixture", "all"]
+"""``active`` is current and eligible and ``superseded`` eligible; the others are what the word says, whatever else they
+are; ``all`` is everything."""
+Order: TypeAlias = Literal["recorded", "updated", "title"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,28 +29,25 @@ class InventoryFilters:
     types: Collection[str] | None
     match: str | None
     origin: AssertionOrigin | None
-    lifecycle: Literal["active", "superseded", "all"]
+    lifecycle: State
     time_field: TimeField | None
     since: int | None
     until: int | None
     now_ms: int
+    tag: str | None = None
+    order: Order = "recorded"
+    descending: bool = False
 
 
 def inventory(
     db: Database, partition: Partition, filters: InventoryFilters, limit: int, offset: int
 ) -> tuple[Sequence[Entry], int]:
-    """One page, oldest record first, and how many there are. ``all`` lists historical and invalid records too."""
+    """One page in the order of the filters, by default oldest record first, and how many there are."""
     reader = CatalogueReader(db, partition)
     conditions, parameters = ["r.partition = ?"], list[SqlValue]([reader.number])
-    eligible = "r.valid = 1 AND r.fixture = 0"
-    match filters.lifecycle:
-        case "active":
-            conditions.append(CURRENT)
-            parameters.append(filters.now_ms)
-        case "superseded":
-            conditions.append(f"r.lifecycle = 'superseded' AND {eligible}")
-        case "all":
-            pass
+    state = _STATES[filters.lifecycle]
+    conditions += [state] if state else []
+    parameters += [filters.now_ms] * state.count("?")
     if filters.kind is not None:
         conditions.append("r.kind = ?")
         parameters.append(filters.kind)
@@ -63,9 +64,30 @@ def inventory(
             "AND instr(n.normalised, ?) > 0))"
         )
         parameters += [part, part]
+    if filters.tag is not None:
+        conditions.append("EXISTS (SELECT 1 FROM tag t WHERE t.partition = ? AND t.tag = ? AND t.row = r.row)")
+        parameters += [reader.number, filters.tag]
     _add_interval(filters, conditions, parameters)
-    return reader.select(" AND ".join(conditions), parameters, order="r.recorded_at, r.row", limit=limit, offset=offset)
+    way = " DESC" if filters.descending else ""
+    order = ", ".join(f"{column}{way}" for column in _ORDERS[filters.order])
+    return reader.select(" AND ".join(conditions), parameters, order=order, limit=limit, offset=offset)
 
+
+_STATES: Final[Mapping[State, str]] = {
+    "active": CURRENT,
+    "superseded": "r.lifecycle = 'superseded' AND r.valid = 1 AND r.fixture = 0",
+    "withdrawn": "r.lifecycle = 'withdrawn'",
+    "merged": "r.lifecycle = 'merged'",
+    "expired": "r.lifecycle = 'active' AND r.expires_at <= ?",
+    "invalid": "r.valid = 0",
+    "fixture": "r.fixture = 1",
+    "all": "",
+}
+_ORDERS: Final[Mapping[Order, tuple[str, ...]]] = {
+    "recorded": ("r.recorded_at", "r.row"),
+    "updated": ("r.updated_at", "r.row"),
+    "title": ("r.title COLLATE NOCASE", "r.row"),
+}
 
 INTERVALS: Final[Mapping[TimeField | None, tuple[str, str]]] = {
     "recorded": ("r.recorded_at", "r.recorded_at + 1"),

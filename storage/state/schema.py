@@ -14,8 +14,9 @@ from storage import files
 from storage.faults import effect
 from storage.state.connection import Database, StorageCorrupt
 
-SCHEMA_VERSION: Final = 2
-"""2: uploads have rows, and the catalogue the links of pages and their degrees; the journal is that of 1."""
+SCHEMA_VERSION: Final = 3
+"""2: uploads have rows, and the catalogue the links of pages and their degrees; the journal is that of 1.
+3: what recoveries did is kept."""
 
 FAULT_POINTS: Final = (
     ("schema.read", "reading a schema file that ships with the package"),
@@ -32,7 +33,7 @@ _STAGED_COPY: Final = ".kr-copy.sqlite"
 
 def create_schema(database: Database) -> None:
     """Make the journal's tables inside the caller's transaction; the catalogue makes its own."""
-    for name in ("schema.sql", "uploads.sql"):
+    for name in ("schema.sql", "uploads.sql", "notices.sql"):
         database.execute_script(_script(name))
     database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
@@ -80,8 +81,10 @@ def bring_forward(database: Database, rebuild_catalogue: Callable[[Database], No
     finally:
         files.close(folder)
     with database.transaction(full=True, point="schema.forward"):
-        database.execute_script(_script("uploads.sql"))
-        rebuild_catalogue(database)
+        if older < 2:
+            database.execute_script(_script("uploads.sql"))
+            rebuild_catalogue(database)
+        database.execute_script(_script("notices.sql"))
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 

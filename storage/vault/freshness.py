@@ -141,6 +141,11 @@ class Watch:
         """A descriptor that is readable when something changed; only to be waited for. ``None`` without events."""
         return None if self._kernel is None else self._kernel.fd
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something was heard, or is to be scanned, that no :meth:`drain` has returned yet. Reads no event."""
+        return bool(self._paths or self._folders or self._rescan or self._manifest)
+
     def drain(self) -> Changes:
         """Everything that changed since the last call, without blocking."""
         self._take_queued()
@@ -151,7 +156,7 @@ class Watch:
             self._rescan = self._manifest = True
         # Losing the other name sends no event either, so these few are looked at each time.
         self._paths |= self._hardlinked()
-        if not (self._paths or self._folders or self._rescan or self._manifest):
+        if not self.waiting:
             return NOTHING
         if self._rescan:
             changes = Changes(rescan=True, manifest=self._manifest)
@@ -236,7 +241,8 @@ class Watch:
         """Whether the watch is alive, proven by a file of ours that it must hear of; a deaf one becomes unavailable.
 
         Where no file can be made (a read-only or full disk) nothing is proven and the answer is the present state.
-        What else was heard meanwhile is kept for :meth:`drain`.
+        What else was heard meanwhile is kept for :meth:`drain`, and :attr:`waiting` says so: the descriptor is not
+        readable because of it any more.
         """
         if self._kernel is None or self._place.root_fd is None:
             return False
@@ -341,6 +347,8 @@ class Watch:
         mask = event.mask
         if mask & (kernel.OVERFLOW | kernel.UNMOUNT):
             self._rescan = True
+            # Only a kernel that reports can have more to report than fits; among what is lost may be our own file.
+            self._heard = self._heard or bool(mask & kernel.OVERFLOW)
             return
         if event.watch == self._vault_watch:
             if mask & kernel.IGNORED:

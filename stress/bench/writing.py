@@ -25,7 +25,11 @@ def through_session(desk: Desk, rounds: int) -> Iterator[Row]:
     requests: list[ToolRequest] = []
 
     def writing(claims: int) -> tuple[Callable[[int], object], Callable[[int], object]]:
-        return (lambda n: requests.append(remember(n, claims))), (lambda _: desk.run(requests.pop()))
+        def prepare(turn: int) -> None:
+            desk.partition.refresh()  # what the turn before wrote was looked at: nobody pays for another
+            requests.append(remember(turn, claims))
+
+        return prepare, (lambda _: desk.run(requests.pop()))
 
     yield from _writes(desk.store, "session", writing, rounds, after=lambda n: desk.sync() if n % 20 == 0 else None)
     desk.sync()
@@ -37,10 +41,11 @@ def through_bridge(store: BenchStore, rounds: int) -> Iterator[Row]:
         arguments = [remembering(0)]
 
         def writing(claims: int) -> tuple[Callable[[int], object], Callable[[int], object]]:
-            return (
-                lambda n: arguments.append(remembering(n, claims)),
-                lambda _: knowledge.call("knowledge_remember", arguments.pop(), MAIN),
-            )
+            def prepare(turn: int) -> None:
+                knowledge.call("knowledge_lookup", {"query": "nobody"}, MAIN)
+                arguments.append(remembering(turn, claims))
+
+            return prepare, (lambda _: knowledge.call("knowledge_remember", arguments.pop(), MAIN))
 
         yield from _writes(store, "bridge", writing, rounds, after=None)
 

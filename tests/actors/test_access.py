@@ -445,8 +445,27 @@ def test_operator_reads_never_save(bridge: KnowledgeBridge) -> None:
     reader = Operator("r", frozenset(("operator.read",)))
     reads = [method for method, (_, scope) in OPERATOR_METHODS.items() if scope == "operator.read"]
     assert len(reads) >= 4
+    record = str(listed(bridge.call("knowledge_records", {}, MAIN)["records"])[0]["id"])
+    values: JsonObject = {
+        "id": record,
+        "query": "is",
+        "since": "2026-01-01",
+        "until": "2026-02-01",
+        "date": "2026-01-01",
+        "path": f"artifacts/{uuid.uuid4()}/x.txt",
+        "sha256": "0" * 64,
+        "sequence": 1,
+        "requestId": str(uuid.uuid4()),
+    }
+    refusals = set()
     for method in reads:
-        ask(bridge, method, reader)
+        fields = OPERATOR_METHODS[method][0].model_fields
+        names = [field.alias or name for name, field in fields.items() if field.is_required()]
+        try:
+            ask(bridge, method, reader, {name: values[name] for name in names})
+        except KnowledgeError as refusal:
+            refusals.add(refusal.code)
+    assert refusals <= {"not_found", "evidence_invalid"}, "what names nothing that is there, but was understood"
     for method, (_, scope) in OPERATOR_METHODS.items():
         if scope == "operator.admin":
             with pytest.raises(KnowledgeError) as error:

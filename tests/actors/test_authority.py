@@ -24,6 +24,7 @@ from messages.errors import (
     StoreAmbiguous,
     WritesDisabled,
 )
+from messages.operator import Operator
 from messages.vocabulary import PRIVATE, Partition
 from storage.layout import StoreLayout
 
@@ -254,3 +255,36 @@ def test_a_fence_that_a_typed_error_leaves_is_free_and_one_that_a_defect_leaves_
     assert not gate.await_barrier(0), "another store's recovery says nothing of this one"
     gate.recovered("vault-1")
     assert gate.await_barrier(0)
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+READER = Operator("reader", frozenset(("operator.read",)), ("main",))
+
+
+def inspecting(gate: PermitGate) -> Permit:
+    found = gate.resolve_operator(READER, "main", scope="operator.read")
+    assert isinstance(found, Permit)
+    return found
+
+
+@pytest.mark.parametrize("change", [{"operator_read": False}, {"shared_gateway": True}, {"members": {}}])
+def test_what_is_switched_off_for_operators_fails_what_is_under_way_and_waits_for_answers(
+    gate: Gate, change: dict[str, object]
+) -> None:
+    permit = inspecting(gate)
+    with gate.lease(permit):
+        gate.publish(view(2, **change))
+        assert not gate.await_barrier(0), "the answer is being handed over"
+    assert gate.await_barrier(0)
+    with pytest.raises(Denied):
+        gate.check(permit, write=False)
+    with pytest.raises(Denied), gate.lease(permit):
+        pass
+
+
+def test_an_epoch_that_still_lets_operators_read_changes_nothing_for_them(gate: Gate) -> None:
+    permit = inspecting(gate)
+    gate.publish(view(2, writes_enabled=False))
+    with gate.lease(permit):
+        assert gate.await_barrier(0)

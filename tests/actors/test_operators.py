@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,8 @@ from messages.json_types import JsonObject, JsonValue
 from messages.operator import LOCAL_OPERATOR, Operator, parse_operator_call
 from storage import faults
 from storage.layout import StoreLayout
+from storage.state import notices
+from storage.state.connection import Database
 from tests.kit.actors import eventually
 from tests.kit.store import MAIN, only_store, open_bridge, remembering, stores, write_note
 
@@ -187,6 +190,25 @@ def test_diagnostics_name_path_code_and_message_and_are_bounded(bridge: Knowledg
     bounded = operate(bridge, "diagnostics", limit=2)
     assert (len(listed(bounded["findings"])), bounded["total"], bounded["truncated"]) == (2, found["total"], True)
     assert isinstance(refused(bridge, "diagnostics", limit=1001), InvalidArgument)
+
+
+def test_what_an_earlier_recovery_did_is_in_status_and_diagnostics(tmp_path: Path) -> None:
+    with open_bridge(tmp_path / "state") as bridge:
+        save_page(bridge, "Orchard")
+    database = Database.open(only_store(tmp_path / "state").state_database, point_prefix="state")
+    with database.transaction(full=True, point="test"):
+        notices.keep(database, time.time_ns(), [("created", "private/projects/orchard.md", 0, None)])
+    database.close()
+    with open_bridge(tmp_path / "state") as bridge:
+        bridge.call("knowledge_status", {}, MAIN)
+        for name in ("status", "diagnostics"):
+            (told,) = strings(operate(bridge, name)["notices"])
+            assert told.endswith("UTC: private/projects/orchard.md was created again.")
+
+
+def strings(value: JsonValue) -> list[str]:
+    assert isinstance(value, list)
+    return [str(each) for each in value]
 
 
 # --- adopting notes ------------------------------------------------------------------------------------------

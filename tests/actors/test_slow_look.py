@@ -15,15 +15,20 @@ from pathlib import Path
 
 import pytest
 
+from actors.events import EventHub, EventType
 from actors.runtime import RuntimeSettings
+from actors.store.auditor import Auditor
 from actors.store.lane import Lane
-from actors.store.slow_look import FILES_PER_SLICE
+from actors.store.messages import LookAtFiles
+from actors.store.slow_look import FILES_PER_SLICE, SlowLook
+from actors.supervision import Envelope
 from messages.json_types import JsonObject
-from messages.vocabulary import PRIVATE
+from messages.vocabulary import PRIVATE, Partition
 from storage import faults
+from storage.session import PartitionSession, StoreSession
 from tests.actors.test_runtime import House
 from tests.kit.scheduler import VirtualScheduler
-from tests.kit.store import only_store, page_file, write_note
+from tests.kit.store import GROUP, GROUP_PARTITION, only_store, page_file, write_note
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: inotify is Linux's")
 
@@ -256,3 +261,109 @@ def test_a_watch_that_answers_for_nobody_is_not_tested(house: House) -> None:
             house.call()
             house.scheduler.advance(1)
         assert 1 <= len(made) <= 2, "a test each ten seconds at the most"
+
+
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Partition, str]]:
+    """What is told to subscribers from now on."""
+    told: list[tuple[Partition, str]] = []
+    real = EventHub.publish
+
+    def publish(hub: EventHub, vault_id: str, partition: Partition, kind: EventType) -> None:
+        told.append((partition, kind))
+        real(hub, vault_id, partition, kind)
+
+    monkeypatch.setattr(EventHub, "publish", publish)
+    return told
+
+
+def test_an_edit_whose_event_the_test_of_the_watch_read_is_told_without_a_request(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = note(house, "ann", "words1\n")
+    assert body(house, "ann") == "words1\n"
+    told = heard(monkeypatch)
+    path.write_text(page_file("ann", "Ann", body="words2\n"))
+    house.scheduler.advance(TEST + TICK)
+    assert told == [(PRIVATE, "changed")]
+    house.call()
+    house.scheduler.advance(TEST + TICK)
+    assert told == [(PRIVATE, "changed")], "a test that reads nothing tells nothing"
+
+
+def test_an_edit_that_a_watch_gone_deaf_did_not_hear_is_told_when_that_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = instances()
+    with opened(tmp_path, SETTINGS) as house:
+        path = note(house, "ann", "words1\n")
+        assert body(house, "ann") == "words1\n"
+        [number] = instances() - others
+        make_deaf(number)
+        told = heard(monkeypatch)
+        path.write_text(page_file("ann", "Ann", body="words2\n"))
+        house.scheduler.advance(TEST + TICK)
+        assert (PRIVATE, "changed") in told
+
+
+def test_another_ontology_that_changes_what_records_are_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    note(house, "ann", "words\n")
+    house.call()
+    told = heard(monkeypatch)
+    extension = "format: knowledge-ontology-v1\nextends: core\npages:\n  dish:\n    description: Food\n"
+    (root(house) / "ontology.yaml").write_text(extension + "    folder: dishes\n    prefixes: [people/]\n")
+    house.call()
+    assert told == [(PRIVATE, "changed")]
+
+
+# --- conversations that were closed -----------------------------------------------------------------------------------
+
+
+def test_a_look_never_opens_a_conversation_that_was_closed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conversation is closed for others that are used while the auditor looks at its files."""
+    target = only_store(house.folder).partition(GROUP_PARTITION) / "people/ann.md"
+    text = page_file("ann", "Ann", body="It ships in May.\n", partition=GROUP_PARTITION)
+    write_note(target.parent.parent, "people/ann.md", text)
+    house.call(GROUP)
+    sessions: list[StoreSession] = []
+    real = Auditor.on_ask
+
+    def close_it(auditor: Auditor, message: object, envelope: Envelope) -> object:
+        if isinstance(message, LookAtFiles) and message.partition == GROUP_PARTITION:
+            assert message.files
+            sessions[0]._partitions.drop(GROUP_PARTITION)
+            return tuple(file.path for file in message.files)
+        return real(auditor, message, envelope)
+
+    slice_ = SlowLook.slice
+
+    def remembered(look: SlowLook, session: StoreSession) -> LookAtFiles | None:
+        sessions[:] = [session]
+        return slice_(look, session)
+
+    monkeypatch.setattr(SlowLook, "slice", remembered)
+    monkeypatch.setattr(Auditor, "on_ask", close_it)
+    house.scheduler.advance(3 * ROUND)
+    assert sessions
+    assert [opened.partition for opened in sessions[0].opened()] == [PRIVATE]
+
+
+def test_a_change_in_a_conversation_that_was_closed_and_opened_again_is_told(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = only_store(house.folder).partition(GROUP_PARTITION)
+    sessions: list[StoreSession] = []
+    real = StoreSession.partition
+
+    def remembered(session: StoreSession, partition: Partition) -> PartitionSession:
+        sessions[:] = [session]
+        return real(session, partition)
+
+    monkeypatch.setattr(StoreSession, "partition", remembered)
+    write_note(folder, "people/ann.md", page_file("ann", "Ann", body="one\n", partition=GROUP_PARTITION))
+    house.call(GROUP)
+    for text in ("two\n", "three\n"):
+        sessions[0]._partitions.drop(GROUP_PARTITION)
+        write_note(folder, "people/ann.md", page_file("ann", "Ann", body=text, partition=GROUP_PARTITION))
+        told = heard(monkeypatch)
+        house.call(GROUP)
+        assert (GROUP_PARTITION, "changed") in told

@@ -15,9 +15,9 @@ import pytest
 
 import host_bridge
 from host_bridge.cli import demo_story
-from host_bridge.owner.spawn import environment
 from messages.json_types import JsonObject
 from messages.vocabulary import EXCERPT_MAX_BYTES, REMEMBER_MAX_ITEMS
+from storage.python_child import environment
 
 DATA = Path(host_bridge.__file__).parent / "demo_data"
 TWO_SCREENS = 48

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-_LATER_TABLES = ("page", "degree", "body_link", "upload")
+_LATER_TABLES = ("page", "degree", "body_link", "upload", "recovery_notice")
 _LATER_INDEXES = (
     "citation_by_sha256",
     "record_by_moment",
@@ -17,7 +17,7 @@ _LATER_INDEXES = (
 
 
 def make_format_1(database: Path) -> None:
-    """Make a closed ``state.sqlite`` what format 1 was: without uploads, links and degrees."""
+    """Make a closed ``state.sqlite`` what format 1 was: without uploads, links, degrees and notices."""
     connection = apsw.Connection(str(database))
     try:
         for index in _LATER_INDEXES:
@@ -25,5 +25,15 @@ def make_format_1(database: Path) -> None:
         for table in _LATER_TABLES:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("PRAGMA user_version = 1")
+    finally:
+        connection.close()
+
+
+def make_format_2(database: Path) -> None:
+    """Make a closed ``state.sqlite`` what format 2 was: without notices."""
+    connection = apsw.Connection(str(database))
+    try:
+        connection.execute("DROP TABLE recovery_notice")
+        connection.execute("PRAGMA user_version = 2")
     finally:
         connection.close()

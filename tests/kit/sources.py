@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import time
 from collections.abc import Iterator
 
 from messages.json_types import JsonObject, JsonValue
@@ -64,3 +65,8 @@ def descriptor(number: int, data: bytes, filename: str = "notes.txt") -> JsonObj
         "media_type": "text/plain",
         "attribution": ATTRIBUTION,
     }
+
+
+def long_after() -> int:
+    """The clock (ns since 1970) of a day after the files of a test were written: by then their stamps prove them."""
+    return time.time_ns() + 86_400 * 10**9

@@ -24,7 +24,8 @@ from host_bridge.config import Configuration, parse_configuration
 from messages.audience import Audience, Conversation, OwnerPrivate
 from messages.errors import KnowledgeError
 from messages.json_types import JsonObject, JsonValue
-from messages.tools import GitState, WriteRequest, parse_arguments, tool_spec
+from messages.operator import LOCAL_OPERATOR, parse_operator_call
+from messages.tools import GitState, ToolRequest, WriteRequest, parse_arguments, tool_spec
 from messages.vocabulary import PRIVATE, Partition
 from storage import files
 from storage.evidence import Spans, VerdictCache, verify
@@ -128,8 +129,15 @@ class Desk:
         if issubclass(tool_spec(name).request, WriteRequest) and "requestId" not in given:
             self._requests += 1
             given["requestId"] = request_id(self._requests)
-        request = parse_arguments(name, given)
         assert tool_spec(name).operation == tool
+        return self._answer(parse_arguments(name, given), partition)
+
+    def operate(self, method: str, params: Mapping[str, JsonValue] | None = None) -> JsonObject:
+        """The complete response of an operator's read (its name without ``operator.``) on the private partition."""
+        request = parse_operator_call(f"operator.{method}", dict(params or {}), peer=LOCAL_OPERATOR).request
+        return self._answer(request, PRIVATE)
+
+    def _answer(self, request: ToolRequest, partition: Partition) -> JsonObject:
         prepared = Prepared(index_problem=self.index_problem)
         while True:
             blocked = refresh(self.session.partition(partition), request, self.check)

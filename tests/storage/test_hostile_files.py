@@ -11,20 +11,21 @@ import socket
 import stat
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from messages.errors import Ambiguous, KnowledgeError, LimitExceeded, PartitionFull, ScanIncomplete
+from messages.errors import Ambiguous, FailedClosed, KnowledgeError, LimitExceeded, PartitionFull, ScanIncomplete
 from messages.json_types import JsonObject, JsonValue
-from messages.vocabulary import PRIVATE, RECORD_MAX_BYTES, Partition
+from messages.vocabulary import ONTOLOGY_MAX_BYTES, PRIVATE, RECORD_MAX_BYTES, Partition
 from storage import faults
 from storage.layout import StoreLayout
+from storage.manifest import MANIFEST_MAX_BYTES
 from storage.records import content_hash
 from storage.state import history
 from storage.vault import ScanLimits
+from tests.kit.moments import at_point
 from tests.kit.store import (
     GROUP_PARTITION,
     Desk,
@@ -365,6 +366,24 @@ def test_a_failing_disk_is_scan_incomplete_and_no_defect(desk: Desk, point: str)
     assert error.fields["path"] == "bad.md"
     assert error.fields["reason"] == "EIO"
     assert ids(desk) == ["bad"]
+
+
+@pytest.mark.parametrize("point", ["target.stat", "session.list", "open.folder"])
+def test_a_disk_that_fails_where_a_free_name_is_looked_for_is_a_storage_error(desk: Desk, point: str) -> None:
+    desk.page("Kept")
+    met = False
+
+    def handler(reached: str) -> None:
+        nonlocal met
+        if reached == point and not met:
+            met = True
+            raise OSError(5, "Input/output error")
+
+    with faults.installed(handler):
+        error = desk.fails("save_page", {"title": "New", "type": "project", "body": ""})
+    assert met
+    assert error.code == "storage_error"
+    assert desk.page("New")["revision"] == 1
 
 
 # --- rights ---------------------------------------------------------------------------------------------------------
@@ -827,18 +846,125 @@ def test_a_record_whose_scope_is_changed_in_place_is_gone_from_its_history_and_c
 # --- below ----------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def at_point(name: str, action: Callable[[], object], *, when: int = 1) -> Iterator[None]:
-    """Run ``action`` when the point is passed for the ``when``-th time; fails if it never is."""
-    passed = 0
+# --- the limits of frontmatter and folders, at their edge -----------------------------------------------------------
 
-    def handler(point: str) -> None:
-        nonlocal passed
-        if point == name:
-            passed += 1
-            if passed == when:
-                action()
 
-    with faults.installed(handler):
-        yield
-    assert passed >= when, f"{name} was passed {passed} times"
+def test_20_levels_of_frontmatter_are_a_record(desk: Desk) -> None:
+    path = write_note(desk.folder(), "bad.md", "")
+    path.write_bytes(with_line(b"x: " + b"{a: " * 19 + b"1" + b"}" * 19))
+    assert ids(desk) == ["bad"]
+    assert findings(desk) == {}
+    path.write_bytes(with_line(b"x: " + b"{a: " * 20 + b"1" + b"}" * 20))
+    assert findings(desk) == {"bad.md": ["yaml_depth"]}
+
+
+@pytest.mark.parametrize("partition", [PRIVATE, GROUP_PARTITION], ids=["watched", "scanned"])
+def test_a_ninth_folder_is_named_and_never_entered_and_the_eighth_is(desk: Desk, partition: Partition) -> None:
+    eight = "/".join("12345678")
+    write_note(desk.folder(partition), f"{eight}/good.md", page_file("good", "Good", partition=partition))
+    deep = write_note(desk.folder(partition), f"{eight}/9/bad.md", page_file("bad", "Bad", partition=partition))
+    assert ids(desk, partition) == ["good"]
+    assert findings(desk, partition) == {f"{eight}/9": ["too_deep"]}
+    deep.rename(deep.parent.parent / "bad.md")
+    assert ids(desk, partition) == ["bad", "good"]
+
+
+# --- the ontology's file --------------------------------------------------------------------------------------------
+
+DISH = b"format: knowledge-ontology-v1\nextends: core\npages:\n  dish:\n    description: Food\n    folder: dishes\n"
+BAD_ONTOLOGIES = {
+    "broken YAML": DISH + b"x: [\n",
+    "a NUL": DISH + b"# \0\n",
+    "bytes that are not UTF-8": DISH + b"# \xff\n",
+    "a key twice": DISH + b"extends: core\n",
+    "21 levels": DISH + b"x: " + b"[" * 20 + b"]" * 20 + b"\n",
+    "an alias bomb": DISH + BOMB,
+    "a tag": DISH + b"x: !!python/object/apply:os.system [id]\n",
+    "65,537 bytes": DISH + b"#" + b"x" * (ONTOLOGY_MAX_BYTES - len(DISH) - 1) + b"\n",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("what", BAD_ONTOLOGIES)
+def test_an_ontology_with_any_error_is_named_and_core_stays_effective(desk: Desk, what: str) -> None:
+    write_note(desk.folder(), "good.md", page_file("good", "Good"))
+    path = desk.folder() / "ontology.yaml"
+    path.write_bytes(BAD_ONTOLOGIES[what])
+    assert ids(desk) == ["good"]
+    assert "dish" not in desk.session.partition(PRIVATE).ontology.pages
+    assert "ontology.yaml" in findings(desk)
+    assert desk.page("Another")["id"]
+    assert path.read_bytes() == BAD_ONTOLOGIES[what]
+    path.write_bytes(DISH)
+    assert "dish" in desk.partition().ontology.pages
+    assert findings(desk) == {}
+
+
+def test_exactly_64_kib_of_ontology_are_activated(desk: Desk) -> None:
+    data = DISH + b"#" + b"x" * (ONTOLOGY_MAX_BYTES - len(DISH) - 2) + b"\n"
+    assert len(data) == ONTOLOGY_MAX_BYTES
+    (desk.folder() / "ontology.yaml").write_bytes(data)
+    assert "dish" in desk.partition().ontology.pages
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+def test_an_ontology_that_is_no_plain_file_is_named_and_never_read(
+    desk: Desk, tmp_path: Path, make: Callable[[Path, Path], None]
+) -> None:
+    write_note(desk.folder(), "good.md", page_file("good", "Good"))
+    outside = tmp_path / "outside.yaml"
+    outside.write_bytes(DISH)
+    make(desk.folder() / "ontology.yaml", outside)
+    for _ in range(2):
+        # A folder of that name is a folder like any other.
+        assert ids(desk) == (["good", "inside"] if make is folder else ["good"])
+        assert "dish" not in desk.session.partition(PRIVATE).ontology.pages
+        assert "ontology.yaml" in findings(desk)
+        desk.close()
+    assert outside.read_bytes() == DISH
+
+
+def test_an_ontology_that_vanishes_while_it_is_read_is_simply_gone(desk: Desk) -> None:
+    write_note(desk.folder(), "good.md", page_file("good", "Good"))
+    path = desk.folder() / "ontology.yaml"
+    path.write_bytes(DISH)
+    with at_point("session.read", path.unlink):
+        assert ids(desk) == ["good"]
+    assert findings(desk) == {}
+
+
+# --- the store's manifest -------------------------------------------------------------------------------------------
+
+
+def oversize(path: Path, outside: Path) -> None:
+    path.write_bytes(outside.read_bytes() + b" " * MANIFEST_MAX_BYTES)
+
+
+def nothing_at_all(path: Path, outside: Path) -> None:
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("opened", [True, False], ids=["open", "closed"])
+@pytest.mark.parametrize(
+    "make", [*(kind for kind in KINDS if kind is not folder), oversize, nothing_at_all], ids=lambda make: make.__name__
+)
+def test_a_manifest_that_is_no_plain_small_file_fails_closed_and_is_never_replaced(
+    desk: Desk, tmp_path: Path, make: Callable[[Path, Path], None], opened: bool
+) -> None:
+    write_note(desk.folder(), "good.md", page_file("good", "Good"))
+    assert ids(desk) == ["good"]
+    manifest, outside = desk.layout.vault / "vault.json", tmp_path / "outside.json"
+    if not opened:
+        desk.close()
+    manifest.rename(outside)
+    make(manifest, outside)
+    seen = manifest.lstat() if make is not nothing_at_all else None
+    for _ in range(2):
+        with pytest.raises(FailedClosed):
+            desk.partition()
+    assert (manifest.lstat() if seen is not None else None) == seen
+    assert make is not nothing_at_all or not os.path.lexists(manifest)
+    if seen is not None:
+        manifest.unlink()
+    outside.rename(manifest)
+    assert ids(desk) == ["good"]

@@ -13,6 +13,7 @@ import json
 import os
 import random
 import stat
+import unicodedata
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -263,6 +264,8 @@ class Run:
         self.receipts: list[Acknowledged] = []
         self.texts: dict[str, dict[str, bytes]] = {partition.key: {} for partition in PARTITIONS}
         self.log: list[str] = []
+        self.snapshots: dict[Partition, list[dict[str, bytes]]] = {partition: [] for partition in PARTITIONS}
+        """Older states of the files, as Git would have them."""
         self.made = 0
         self.outcomes: dict[str, int] = {}
 
@@ -278,6 +281,14 @@ class Run:
             self.log.append("reopen")
             self.desk.close(clean=self.random.random() < 0.5)
         self.check()
+        if self.random.random() < 0.2:
+            self._keep_a_snapshot(self.random.choice(PARTITIONS))
+
+    def _keep_a_snapshot(self, partition: Partition) -> None:
+        found = notes_on_disk(self.root(partition))
+        kept = self.snapshots[partition]
+        kept.append({path: data for path, (data, _) in found.items() if data is not None})
+        del kept[:-6]
 
     def _one(self) -> None:
         partition = self.random.choice((PRIVATE, PRIVATE, GROUP_PARTITION))
@@ -726,7 +737,7 @@ def link(run: Run, partition: Partition) -> None:
 
 
 def unlink_links(run: Run, partition: Partition) -> None:
-    for name in run.outside.iterdir():
+    for name in run.outside.glob("link-*"):
         name.unlink()
     for found in list(run.root(partition).rglob("*")):
         if found.is_symlink():
@@ -739,6 +750,101 @@ def edit_the_ontology(run: Run, partition: Partition) -> None:
         write(run, path, data)
     elif path.exists():
         path.unlink()
+
+
+def folder_gone(run: Run, partition: Partition) -> None:
+    """A folder is taken out of the vault, or unmounted; a query may come before it is back."""
+    root = run.root(partition)
+    folders = [found for found in sorted(root.glob("*")) if found.is_dir() and found.name != "artifacts"]
+    if not folders:
+        raise Skip
+    folder = run.random.choice(folders)
+    away = run.outside / f"away-{partition.kind}-{len(list(run.outside.iterdir()))}-{folder.name}"
+    folder.rename(away)
+    run.log[-1] += f" {folder.name}"
+    if run.random.random() < 0.5:
+        run.log[-1] += ", asked, and back"
+        try:
+            run.desk.partition(partition)
+        finally:  # even when so great a loss is refused
+            away.rename(folder)
+
+
+def folder_back(run: Run, partition: Partition) -> None:
+    """What was taken away at some time comes back, beside or in the place of what came since."""
+    waiting = sorted(run.outside.glob(f"away-{partition.kind}-*"))
+    if not waiting:
+        raise Skip
+    found = run.random.choice(waiting)
+    target = run.root(partition) / found.name.split("-", 3)[3]
+    if target.exists():
+        target = target.with_name(f"{target.name}-again")
+    if target.exists():
+        raise Skip
+    found.rename(target)
+
+
+def check_out(run: Run, partition: Partition) -> None:
+    """All files at once as they were at an earlier time, each of those that differ with another inode, as Git does."""
+    if not run.snapshots[partition]:
+        raise Skip
+    wanted = run.random.choice(run.snapshots[partition])
+    root, now = run.root(partition), notes_on_disk(run.root(partition))
+    for path in sorted(now.keys() | wanted.keys()):
+        if path in now and now[path][0] == wanted.get(path):
+            continue
+        target = root / path
+        try:
+            target.unlink(missing_ok=True)
+            if path in wanted:
+                save_in_place(target, wanted[path])
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            continue  # a folder has a file's name since, or the other way round
+
+
+def twin(run: Run, partition: Partition) -> None:
+    """The same text under a name that differs by case or by Unicode form only."""
+    run.room()
+    path, data = run.a_small_note(partition)
+    folder, _, name = path.rpartition("/")
+    other = run.random.choice((name.swapcase(), unicodedata.normalize("NFD", name), unicodedata.normalize("NFC", name)))
+    save_in_place(run.root(partition) / folder / f"{other[:-3]}.md", data)
+
+
+def replace_by_the_same(run: Run, partition: Partition) -> None:
+    """Gone for a moment, and there again with the same text."""
+    path, data = run.a_small_note(partition)
+    (run.root(partition) / path).unlink()
+    if run.random.random() < 0.5:
+        run.desk.partition(partition)
+    save_in_place(run.root(partition) / path, data)
+
+
+# --- what the store does by itself ----------------------------------------------------------------------------------
+
+
+def look_at_named_files(run: Run, partition: Partition) -> None:
+    """The slow look, and maintenance, read some files whatever their stamps say; here without a query before."""
+    session = run.desk.session.partition(partition)
+    known = sorted(session.catalogue.files())
+    if known:
+        session.read_again(run.random.sample(known, run.random.randint(1, min(4, len(known)))))
+
+
+def prove_the_watch(run: Run, partition: Partition) -> None:
+    assert run.desk.session.partition(partition).test_watch()
+
+
+def lose_the_events(run: Run, partition: Partition) -> None:
+    """What an overflow of the queue comes to."""
+    run.desk.session.partition(partition)._watch.invalidate()
+
+
+def vanish_while_it_is_read(run: Run, partition: Partition) -> None:
+    path = run.root(partition) / run.a_note(partition)
+    os.utime(path)
+    with at_point("edits.read", lambda: path.unlink(missing_ok=True)):
+        run.desk.partition(partition)
 
 
 @contextmanager
@@ -782,6 +888,15 @@ ACTIONS: Final[Mapping[Action, int]] = {
     rename_a_folder: 4,
     swap_two_files: 4,
     delete: 5,
+    folder_gone: 3,
+    folder_back: 4,
+    check_out: 4,
+    twin: 2,
+    replace_by_the_same: 3,
+    look_at_named_files: 4,
+    prove_the_watch: 2,
+    lose_the_events: 2,
+    vanish_while_it_is_read: 2,
     link: 2,
     unlink_links: 2,
     edit_the_ontology: 4,
@@ -823,7 +938,7 @@ def test_the_store_equals_its_files_under_any_interleaving(made_store: StoreLayo
 def test_the_store_equals_its_files_under_long_interleavings(
     made_store: StoreLayout, tmp_path: Path, seed: int
 ) -> None:
-    outcomes = follow(made_store, tmp_path, seed, 400)
+    outcomes = follow(made_store, tmp_path, seed, 400, most_files=MOST_FILES * (1 + seed % 2))
     assert {"published", "StaleFence", "Ambiguous"} <= outcomes.keys()
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from messages.errors import DeletionsRefused, StoreUnavailable
+from messages.errors import DeletionsRefused, ScanIncomplete, StoreUnavailable
 from messages.json_types import JsonValue
 from messages.vocabulary import PRIVATE
 from storage import outside_edits
+from storage.files import Stamp
 from storage.outside_edits import RecentLosses
 from storage.records import BrokenRecord, ParsedRecord, parse_record
 from storage.state import catalogue
+from storage.vault import scan
+from tests.kit.moments import at_point
 from tests.kit.store import Desk, write_note
 
 PEOPLE = 30
@@ -270,3 +274,157 @@ def test_other_bytes_than_those_that_were_read_are_parsed_anew(desk: Desk) -> No
     with desk.session.publisher.transaction(full=False, point="test"):
         projection.put(db, PRIVATE, "people/ann.md", data.replace(b"Ann", b"Eve"), None)
     assert [entry.title for entry in desk.session.partition(PRIVATE).catalogue.by_id("ann")] == ["Eve"]
+
+
+@pytest.mark.parametrize("overflow", [False, True])
+def test_an_edit_within_the_tick_of_the_one_before_is_in_the_next_answer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, overflow: bool
+) -> None:
+    """Two texts of one size, saved in place: on a file system with a coarse clock they have one stamp."""
+    path = note(desk, "ann", "Ann")
+    second = 1_000_000_000
+
+    class Coarse(Stamp):
+        def __new__(cls, device: int, inode: int, size: int, mtime_ns: int, ctime_ns: int) -> Coarse:
+            return super().__new__(cls, device, inode, size, mtime_ns // second * second, ctime_ns // second * second)
+
+    real = Stamp.of
+    monkeypatch.setattr(Stamp, "of", lambda status: Coarse(*real(status)))
+    monkeypatch.setattr(scan, "Stamp", Coarse)
+    inode = path.stat().st_ino
+    for title in ("Ann", "Eve", "Ida", "Eve"):
+        assert note(desk, "ann", title).stat().st_ino == inode
+        if overflow:
+            desk.session.partition(PRIVATE)._watch.invalidate()
+        assert desk.record("ann")["title"] == title
+
+
+@pytest.mark.parametrize("failure", ["ENOENT", "EACCES"])
+def test_a_broken_file_that_vanishes_or_is_shut_before_its_lease_is_asked_for_is_no_defect(
+    desk: Desk, failure: str
+) -> None:
+    path = note(desk, "ann", "Ann")
+    note(desk, "eve", "Eve")
+    assert listed(desk) == ["ann", "eve"]
+    path.write_text("---\nhalf of")
+    code = getattr(errno, failure)
+
+    def fail() -> None:
+        raise OSError(code, os.strerror(code))
+
+    with at_point("edits.read", fail, when=2):
+        assert listed(desk) == ["eve"]
+
+
+def test_a_disk_that_fails_where_a_lease_is_asked_for_is_scan_incomplete(desk: Desk) -> None:
+    path = note(desk, "ann", "Ann")
+    assert listed(desk) == ["ann"]
+    path.write_text("---\nhalf of")
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with at_point("edits.read", fail, when=2):
+        error = desk.fails("records")
+    assert isinstance(error, ScanIncomplete)
+    assert error.fields["reason"] == "EIO"
+    assert listed(desk) == []
+
+
+def test_a_file_that_may_not_be_read_is_no_defect_while_lost_records_are_counted(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for path in paths:
+        path.unlink()
+    note(desk, "new", "New")
+
+    def shut() -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with at_point("edits.read", shut):
+        assert isinstance(desk.fails("records"), DeletionsRefused)
+
+
+# --- a look at named files in between ---------------------------------------------------------------------------------
+
+
+def test_a_look_at_other_files_leaves_one_that_is_being_saved_to_the_next_query(desk: Desk) -> None:
+    other = note(desk, "eve", "Eve")
+    path = note(desk, "ann", "Ann")
+    text = path.read_text()
+    assert listed(desk) == ["ann", "eve"]
+    session = desk.session.partition(PRIVATE)
+    with path.open("w") as editor:
+        editor.write("---\nhalf of")
+        editor.flush()
+        assert listed(desk) == ["ann", "eve"]
+        session.read_again([f"people/{other.name}"])
+        assert session._unfinished == {"people/ann.md"}
+        session.read_again(["people/ann.md"])
+        assert session._unfinished == {"people/ann.md"}
+    path.write_text(text)
+    session.read_again(["people/ann.md"])
+    assert session._unfinished == frozenset()
+
+
+def test_a_look_at_named_files_does_not_use_up_what_a_person_accepted(desk: Desk) -> None:
+    paths = people(desk)
+    other = note(desk, "eve", "Eve")
+    assert len(listed(desk)) == PEOPLE + 1
+    for path in paths:
+        path.unlink()
+    session = desk.session.partition(PRIVATE)
+    session.accept_deletions()
+    session.read_again([f"people/{other.name}"])
+    assert listed(desk) == ["eve"]
+
+
+def test_a_look_at_named_files_is_no_way_around_the_deletion_guard(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for path in paths:
+        path.unlink()
+    session = desk.session.partition(PRIVATE)
+    session.accept_deletions()
+    with pytest.raises(DeletionsRefused):
+        session.read_again([f"people/{path.name}" for path in paths])
+    assert listed(desk) == []
+
+
+@pytest.mark.parametrize("kind", ["changed", "deleted"])
+def test_a_look_at_named_files_loses_no_change_of_the_ontology(desk: Desk, tmp_path: Path, kind: str) -> None:
+    extension = "format: knowledge-ontology-v1\nextends: core\npages:\n  dish: {description: Food, folder: dishes}\n"
+    ontology = desk.folder() / "ontology.yaml"
+    if kind == "deleted":
+        ontology.write_text(extension)
+    path = note(desk, "ann", "Ann")
+    session = desk.partition()
+    if kind == "deleted":
+        ontology.unlink()
+    else:
+        ontology.write_text(extension)
+    assert session._watch.self_test(), "the events are read now, and kept"
+    os.link(path, tmp_path / "second")  # a second name, so that everything is scanned
+    before = session.touched
+    session.read_again(["people/ann.md"])
+    assert session.touched > before
+    assert ("dish" in session.ontology.pages) == (kind == "changed")
+    assert ("dish" in desk.partition().ontology.pages) == (kind == "changed")
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_an_ontology_that_a_failing_disk_hides_is_scan_incomplete_and_never_taken_for_the_shipped_one(
+    desk: Desk, code: int
+) -> None:
+    note(desk, "ann", "Ann")
+    assert listed(desk) == ["ann"]
+    (desk.folder() / "ontology.yaml").write_text("format: knowledge-ontology-v1\nextends: core\n")
+
+    def fail() -> None:
+        raise OSError(code, os.strerror(code))
+
+    with at_point("session.read", fail):
+        error = desk.fails("records")
+    assert isinstance(error, ScanIncomplete)
+    assert error.fields["path"] == "ontology.yaml"
+    assert listed(desk) == ["ann"]

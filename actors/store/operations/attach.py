@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from actors.store.needs import NeedSource
 from actors.store.operations.context import OperationContext, Outcome, check_fences
-from actors.store.operations.retaining import attached, final_name, find_upload, retain, reused, shelf_of
+from actors.store.operations.retaining import attached, final_name, find_upload, is_still, retain, reused, shelf_of
 from actors.store.sources import HashUpload
 from messages.errors import InvalidArgument, StorageError
 from messages.tools import AttachRequest, payload_hash, received_response
@@ -88,8 +88,7 @@ def _as_on_disk(context: OperationContext, upload: Upload) -> Upload:
     """The upload as its file is: what somebody took away from it has to be sent again."""
     shelf = shelf_of(context, upload.request_id)
     with reported("look at the received bytes"):
-        if upload.size is not None:
-            shelf.mend(final_name(upload))
+        shelf.mend(final_name(upload))
         size = shelf.size_of(PARTIAL_NAME)
         if size is None and upload.size is not None:
             size = shelf.size_of(final_name(upload))
@@ -162,7 +161,7 @@ def _end(context: OperationContext, upload: Upload) -> Outcome:
     complete = context.prepared.complete
     if complete is None:
         return NeedSource(HashUpload(context.partition, upload.request_id, final_name(upload), upload.size))
-    if complete.staged is None or not shelf_of(context, upload.request_id).is_still(complete.staged):
+    if complete.staged is None or not is_still(context, upload.request_id, complete.staged):
         raise StorageError(
             "The received file was changed outside; repeat the call, or begin anew with a new requestId.",
             reason="changed",

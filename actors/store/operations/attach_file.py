@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from actors.store.needs import NeedSource
 from actors.store.operations.context import OperationContext, Outcome, check_fences
-from actors.store.operations.retaining import attached, find_upload, retain, reused, shelf_of
+from actors.store.operations.retaining import attached, find_upload, is_still, retain, reused, shelf_of
 from actors.store.sources import CopyFile
 from messages.errors import Denied, InvalidArgument, KnowledgeError
 from messages.tools import AttachFileRequest, payload_hash
@@ -24,8 +24,11 @@ def attach_file(context: OperationContext, request: AttachFileRequest) -> Outcom
         outcome = _attach(context, request, staged)
     except KnowledgeError:
         if staged is not None:
-            shelf_of(context, request.request_id).discard(staged.name)
+            shelf_of(context, request.request_id).discard(staged)
         raise
+    if staged is not None and isinstance(outcome, dict):
+        # Answered with another file: an identical call was faster, or the bytes are retained already.
+        shelf_of(context, request.request_id).discard(staged)
     return outcome
 
 
@@ -38,9 +41,6 @@ def _attach(context: OperationContext, request: AttachFileRequest, staged: Stage
                 request.request_id, "requestId", "changed",
                 "This requestId was used for another source; repeat the identical call, or send a new UUID.",
             )  # fmt: skip
-        if staged is not None:
-            # An identical call was faster.
-            shelf_of(context, request.request_id).discard(staged.name)
         return attached(context, found)
     if context.blocked is not None:
         raise context.blocked
@@ -59,7 +59,7 @@ def _attach(context: OperationContext, request: AttachFileRequest, staged: Stage
             reason="no_workspace",
             allowed="nothing before the configuration has an absolute workspace",
         )
-    if staged is None or not shelf_of(context, request.request_id).is_still(staged):
+    if staged is None or not is_still(context, request.request_id, staged):
         return NeedSource(
             CopyFile(
                 context.partition,

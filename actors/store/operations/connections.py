@@ -5,19 +5,21 @@ The connected record of a typed relationship is the relationship itself: its row
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from actors.store.operations.context import OperationContext
 from actors.store.operations.link_targets import AuthoredLinks
 from actors.store.operations.named_records import ids_of, record_of_id
-from actors.store.operations.rows import current_snapshot, list_row
+from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
 from messages.json_types import JsonObject
 from messages.tools import Connection, ConnectionsRequest, connections_response
 from storage.state.catalogue_reader import Entry
-from storage.state.connections import DIRECTIONS, ConnectionFilters
+from storage.state.connections import DIRECTIONS, ConnectionFilters, Direction
 from storage.state.connections import connections as connected
 
 
-def connections(context: OperationContext, request: ConnectionsRequest) -> JsonObject:
-    """One page of the connections of a record, each pair of direction and record once, within 24 KiB.
+def connections(context: OperationContext, request: ConnectionsRequest, shape: Shape = AGENT) -> JsonObject:
+    """One page of the connections of a record, each pair of direction and record once, within the shape's bytes.
 
     ``links`` are read from the record's own text, whatever its kind, and followed by the rule that ``knowledge_verify``
     follows; ``backlinks`` are the links of pages' bodies that the catalogue keeps, so that a link in a claim's text
@@ -26,22 +28,30 @@ def connections(context: OperationContext, request: ConnectionsRequest) -> JsonO
     snapshot = current_snapshot(context, request.snapshot)
     entry = record_of_id(context, request.id)
     directions = DIRECTIONS if request.direction is None else (request.direction,)
-    filters = ConnectionFilters(directions=directions, historical=request.historical, now_ms=context.now_ms)
-    links = _linked(context, entry) if "links" in directions else ()
-    found = connected(context.catalogue, entry, ids_of(context, entry), links, filters)
+    found = connected_rows(context, entry, directions, historical=request.historical)
     rows = []
     for direction, row in found[request.offset : request.offset + request.limit]:
         other = context.catalogue.by_row(row)
         assert other is not None, "read under one snapshot"
-        rows.append(Connection(direction, list_row(context, other, context.session.load(other))))
+        rows.append(Connection(direction, shape.row(context, other, context.session.load(other))))
     return connections_response(
         rows,
         total=len(found),
         offset=request.offset,
         snapshot=snapshot,
         merged_into=None if entry.id == request.id else entry.id,
-        coverage=dict(context.session.uncovered()) or None,
+        coverage=coverage_of(context),
+        max_bytes=shape.max_bytes,
     )
+
+
+def connected_rows(
+    context: OperationContext, entry: Entry, directions: Collection[Direction], *, historical: bool
+) -> Sequence[tuple[Direction, int]]:
+    """``(direction, row)`` of every connection in these directions, each once."""
+    filters = ConnectionFilters(directions=directions, historical=historical, now_ms=context.now_ms)
+    links = _linked(context, entry) if "links" in directions else ()
+    return connected(context.catalogue, entry, ids_of(context, entry), links, filters)
 
 
 def _linked(context: OperationContext, entry: Entry) -> list[int]:

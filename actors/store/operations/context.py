@@ -42,6 +42,7 @@ from messages.tools import (
     payload_hash,
 )
 from messages.tools import Receipt as ToolReceipt
+from messages.tools.operator_reads import OPERATOR_READS
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT, TITLE_MAX_CHARS, Partition
 from storage.evidence import Verdict
 from storage.publication import FileChange, Intent, Receipt
@@ -127,7 +128,7 @@ CLOCK_TOLERANCE_MS: Final = 24 * 3_600_000
 
 _ANSWERED_WHILE_PENDING: Final = (
     StatusRequest, HistoryRequest, RevisionRequest, MutationRequest, ResumeRequest, WriteRequest,
-    OperatorStatusRequest, OperatorDiagnosticsRequest, AcceptDeletionsRequest,
+    OperatorStatusRequest, OperatorDiagnosticsRequest, AcceptDeletionsRequest, *OPERATOR_READS,
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Final, assert_never
 from actors.store.needs import NeedIndex
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.filters import types_of
-from actors.store.operations.rows import list_row
+from actors.store.operations.rows import AGENT, Shape, coverage_of
 from messages.errors import IndexUnavailable, SnapshotChanged
 from messages.tools import GrepRequest, SearchHit, grep_response, grep_unavailable
 from storage.records import bound_ms
@@ -19,7 +19,7 @@ REPLACED_MAX: Final = 50
 """Superseded matches whose replacements are looked for, best first."""
 
 
-def grep(context: OperationContext, request: GrepRequest) -> Outcome:
+def grep(context: OperationContext, request: GrepRequest, shape: Shape = AGENT) -> Outcome:
     """The best hits of a fresh index. A failed or late index is an error in the answer, never zero matches.
 
     An active search also returns the current replacement of a matching superseded record, after the direct hits.
@@ -47,19 +47,26 @@ def grep(context: OperationContext, request: GrepRequest) -> Outcome:
             entry = context.catalogue.by_row(found.rowid)
             if entry is not None:
                 record = context.session.load(entry)
-                hits.append(
-                    SearchHit(row=list_row(context, entry, record, titled=True), snippet=excerpt(record.body, parsed))
-                )
+                row = shape.row(context, entry, record, titled=True)
+                hits.append(SearchHit(row=row, snippet=excerpt(record.body, parsed)))
         replaced: list[tuple[Entry, Entry]] = []
         if request.lifecycle == "active" and request.offset + len(page.hits) >= page.total:
             # Offsets run on from the direct hits into the replacements, so that a full last page hides none.
             replaced = _replacements(context, request)
             start = max(0, request.offset - page.total)
-            hits += _replacement_hits(context, replaced[start : start + request.limit - len(hits)], parsed)
+            hits += _replacement_hits(context, replaced[start : start + request.limit - len(hits)], parsed, shape)
     except IndexUnavailable as error:
         context.index_failed(error)
         return grep_unavailable(error.message)
-    return grep_response(hits, total=page.total, replacements=len(replaced), offset=request.offset, snapshot=snapshot)
+    return grep_response(
+        hits,
+        total=page.total,
+        replacements=len(replaced),
+        offset=request.offset,
+        snapshot=snapshot,
+        coverage=coverage_of(context),
+        max_bytes=shape.max_bytes,
+    )
 
 
 def _filters(context: OperationContext, request: GrepRequest) -> SearchFilters:
@@ -96,11 +103,11 @@ def _replacements(context: OperationContext, request: GrepRequest) -> list[tuple
 
 
 def _replacement_hits(
-    context: OperationContext, replaced: Sequence[tuple[Entry, Entry]], parsed: ParsedQuery
+    context: OperationContext, replaced: Sequence[tuple[Entry, Entry]], parsed: ParsedQuery, shape: Shape
 ) -> Iterator[SearchHit]:
     for old, new in replaced:
         record = context.session.load(new)
-        row = list_row(context, new, record, titled=True)
+        row = shape.row(context, new, record, titled=True)
         yield SearchHit(row=row, snippet=excerpt(record.body, parsed), via=old.id)
 
 

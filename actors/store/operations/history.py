@@ -28,22 +28,27 @@ from storage.state import history as store_history
 from storage.state.connection import Database
 
 
-def history(context: OperationContext, request: HistoryRequest) -> JsonObject:
-    """Revisions of the partition or of one record, newest first, external edits included."""
+def history(context: OperationContext, request: HistoryRequest, *, complete: bool = False) -> JsonObject:
+    """Revisions of the partition or of one record, newest first, external edits included.
+
+    ``complete`` rows say everything that history knows of them, as operators see it.
+    """
     db = context.session.store.publisher.db
     found = store_history.rows(db, context.partition, record_id=request.id, limit=request.limit, offset=request.offset)
     total = store_history.count(db, context.partition, record_id=request.id)
-    return history_response([_row(row) for row in found], total=total, offset=request.offset, git=context.git_state())
+    rows = [_row(row, complete=complete) for row in found]
+    answer = history_response(rows, total=total, offset=request.offset, git=context.git_state())
+    return {**answer, "nextOffset": answer.get("nextOffset")} if complete else answer
 
 
-def revision(context: OperationContext, request: RevisionRequest) -> JsonObject:
+def revision(context: OperationContext, request: RevisionRequest, *, complete: bool = False) -> JsonObject:
     """One retained revision's exact text, in windows."""
     db = context.session.store.publisher.db
     found = store_history.at_sequence(db, context.partition, request.id, request.sequence)
     text = None if found is None or found.hash is None else store_history.text(db, found.hash)
     if found is None or text is None or found.sequence != request.sequence:
         raise NotFound("History has no such revision of this record.", id=request.id, sequence=request.sequence)
-    return revision_response(_row(found), text.decode("utf-8", "replace"), request)
+    return revision_response(_row(found, complete=complete), text.decode("utf-8", "replace"), request)
 
 
 def mutation(context: OperationContext, request: MutationRequest) -> JsonObject:
@@ -79,7 +84,8 @@ def resume(context: OperationContext, request: ResumeRequest) -> JsonObject:
 _STATES: Final = {"folded": "published", "rolling_back": "pending"}
 
 
-def _row(row: store_history.Revision) -> HistoryRow:
+def _row(row: store_history.Revision, *, complete: bool) -> HistoryRow:
+    state = _STATES.get(row.state, row.state)
     return HistoryRow(
         sequence=row.sequence,
         operation=row.operation,
@@ -92,8 +98,17 @@ def _row(row: store_history.Revision) -> HistoryRow:
         external=row.external,
         # A file that is no record of this partition, or not now, is not named: its name is its title.
         path=row.path if row.record_id else None,
-        state=_STATES.get(row.state, row.state),
+        state=state,
         commit=row.commit,
+        complete={
+            "external": row.external,
+            "state": state,
+            "removed": row.hash is None,
+            "before": row.before,
+            "lifecycle": row.lifecycle,
+        }
+        if complete
+        else None,
     )
 
 

@@ -12,12 +12,17 @@ from actors.store.operations.context import OperationContext
 from actors.store.operations.status import status
 from messages.json_types import JsonObject
 from messages.operator import AcceptDeletionsRequest, OperatorDiagnosticsRequest, OperatorStatusRequest
-from messages.tools import StatusRequest
+from messages.tools import StatusRequest, rows_within
+from messages.tools.operator_reads import FINDINGS_MAX_BYTES, FIRST_FINDINGS_MAX_BYTES
+from storage.publication import RecoveryReport
 from storage.records import format_instant
 from storage.state import journal
 
 STATUS_FINDINGS: Final = 20
 """How many findings status carries; diagnostics has them all."""
+
+RECOVERED_SHOWN: Final = 100
+"""Of the requests that an opening finished, of the paths that it touched, and of the notices of all openings."""
 
 COMMANDS: Final[dict[str, str]] = {
     "deletions_refused": "knowledge store accept-deletions",
@@ -40,24 +45,34 @@ def operator_status(context: OperationContext, request: OperatorStatusRequest) -
     if live.reason:
         shown["liveReason"] = live.reason
     shown["generation"] = publisher.pair.generation
-    shown["recovery"] = {
-        "kind": publisher.report.kind,
-        "finished": list(publisher.report.finished),
-        "paths": [{"path": notice.path, "what": notice.happened} for notice in publisher.report.notices],
-    }
-    shown["notices"] = list(publisher.report.messages)
+    shown["recovery"] = _recovery(publisher.report)
+    shown["notices"] = list(publisher.notices[:RECOVERED_SHOWN])
     adoption = journal.last_adoption(publisher.db)
     if adoption is not None:
         at_ns, actor, what = adoption
         told: JsonObject = {key: what[key] for key in ("code", "database", "vault", "now") if key in what}
         shown["adopted"] = {"at": format_instant(at_ns // 1_000_000), "actor": actor, **told}
-    shown["diagnostics"] = _diagnostics(context, STATUS_FINDINGS)
+    shown["diagnostics"] = findings_within(context, STATUS_FINDINGS, FIRST_FINDINGS_MAX_BYTES)
+    return shown
+
+
+def _recovery(report: RecoveryReport) -> JsonObject:
+    """What opening the store had to do; a machine that stopped may have left thousands of files behind."""
+    finished, notices = report.finished[:RECOVERED_SHOWN], report.notices[:RECOVERED_SHOWN]
+    shown: JsonObject = {
+        "kind": report.kind,
+        "finished": list(finished),
+        "paths": [{"path": notice.path, "what": notice.happened} for notice in notices],
+    }
+    if len(finished) < len(report.finished) or len(notices) < len(report.notices):
+        shown["totals"] = {"finished": len(report.finished), "paths": len(report.notices)}
     return shown
 
 
 def operator_diagnostics(context: OperationContext, request: OperatorDiagnosticsRequest) -> JsonObject:
-    """Findings by path, at most 1,000, with their number and whether some are left out."""
-    return _diagnostics(context, request.limit)
+    """Findings by path, at most 1,000, their number, whether some are left out, and what recovery has to tell."""
+    notices = context.session.store.publisher.notices[:RECOVERED_SHOWN]
+    return {**findings_within(context, request.limit), "notices": list(notices)}
 
 
 def accept_deletions(context: OperationContext, request: AcceptDeletionsRequest) -> JsonObject:
@@ -81,11 +96,13 @@ def refusal(code: str, message: str, fields: JsonObject) -> JsonObject:
     return shown
 
 
-def _diagnostics(context: OperationContext, limit: int) -> JsonObject:
+def findings_within(context: OperationContext, limit: int, max_bytes: int = FINDINGS_MAX_BYTES) -> JsonObject:
+    """Up to ``limit`` findings, fewer where they are long; ``truncated`` says that there are more."""
     found, total = context.session.diagnostics(limit)
+    shown = rows_within((finding.to_json() for finding in found), max_bytes)
     return {
-        "findings": [finding.to_json() for finding in found],
+        "findings": [*shown],
         "total": total,
-        "truncated": total > len(found),
+        "truncated": total > len(shown),
         "withheld": context.session.uncovered().get("withheld", 0),
     }

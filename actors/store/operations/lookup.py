@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.filters import passes
-from actors.store.operations.rows import list_row
+from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
 from messages.json_types import JsonObject
 from messages.tools import LookupRequest, lookup_response
 from storage.state.catalogue_reader import Entry
 
 
-def lookup(context: OperationContext, request: LookupRequest) -> JsonObject:
+def lookup(context: OperationContext, request: LookupRequest, shape: Shape = AGENT) -> JsonObject:
     """Every record that has exactly this id, title or alias and passes the filters.
 
     A merged page stands for the page it was merged into. Ids are case-sensitive and borne by one record; names are
@@ -20,8 +20,15 @@ def lookup(context: OperationContext, request: LookupRequest) -> JsonObject:
     """
     found = [entry for entry in resolve_name(context, request.query) if passes(context, entry, request)]
     window = found[request.offset : request.offset + request.limit]
-    rows = [list_row(context, entry, context.session.load(entry), titled=True) for entry in window]
-    return lookup_response(rows, total=len(found), offset=request.offset)
+    rows = [shape.row(context, entry, context.session.load(entry), titled=True) for entry in window]
+    return lookup_response(
+        rows,
+        total=len(found),
+        offset=request.offset,
+        snapshot=current_snapshot(context, None),
+        coverage=coverage_of(context),
+        max_bytes=shape.max_bytes,
+    )
 
 
 def resolve_name(context: OperationContext, query: str) -> list[Entry]:

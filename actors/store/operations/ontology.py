@@ -5,7 +5,9 @@ from __future__ import annotations
 from actors.store.operations.context import OperationContext
 from messages.json_types import JsonObject
 from messages.tools import OntologyRequest
+from messages.vocabulary import TITLE_MAX_CHARS
 from storage.ontology import views
+from storage.records import utf16
 
 EXAMPLES_MAX = 20
 
@@ -42,7 +44,9 @@ def _examples(context: OperationContext) -> views.Examples:
         found = context.catalogue.current_of_type(
             "page" if kind == "page" else "relationship", name, context.now_ms, EXAMPLES_MAX + 1
         )
-        rows: list[JsonObject] = [{"id": entry.id, "title": entry.title} for entry in found[:EXAMPLES_MAX]]
+        rows: list[JsonObject] = [
+            {"id": entry.id, "title": utf16.clip(entry.title, TITLE_MAX_CHARS)} for entry in found[:EXAMPLES_MAX]
+        ]
         return rows, len(found) > EXAMPLES_MAX
 
     return examples

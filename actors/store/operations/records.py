@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.filters import types_of
-from actors.store.operations.rows import current_snapshot, list_row
+from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
 from messages.json_types import JsonObject
 from messages.tools import RecordsRequest, records_response
 from storage.records import bound_ms
@@ -25,8 +25,21 @@ def records(context: OperationContext, request: RecordsRequest) -> JsonObject:
         until=None if request.until is None else bound_ms(request.until),
         now_ms=context.now_ms,
     )
+    return inventory_page(context, filters, request.limit, request.offset, snapshot, AGENT)
+
+
+def inventory_page(
+    context: OperationContext, filters: InventoryFilters, limit: int, offset: int, snapshot: str, shape: Shape
+) -> JsonObject:
+    """One page of the inventory in the caller's shape."""
     db = context.session.store.publisher.db
-    found, total = inventory(db, context.partition, filters, request.limit, request.offset)
-    rows = [list_row(context, entry, context.session.load(entry)) for entry in found]
-    coverage: JsonObject = dict(context.session.uncovered())
-    return records_response(rows, total=total, offset=request.offset, snapshot=snapshot, coverage=coverage or None)
+    found, total = inventory(db, context.partition, filters, limit, offset)
+    rows = [shape.row(context, entry, context.session.load(entry)) for entry in found]
+    return records_response(
+        rows,
+        total=total,
+        offset=offset,
+        snapshot=snapshot,
+        coverage=coverage_of(context),
+        max_bytes=shape.max_bytes,
+    )

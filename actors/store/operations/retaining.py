@@ -10,6 +10,7 @@ from actors.store.operations.context import OperationContext, Outcome
 from messages.errors import RequestIdReused, StorageError
 from messages.tools import Descriptor, attached_response
 from storage.evidence import Shelf, Staged, note, retained_name, unchanged
+from storage.files import UnsafeFile
 from storage.layout import artifact_folder
 from storage.publication.store import reported
 from storage.records import EvidenceCitation
@@ -45,6 +46,12 @@ def final_name(upload: Upload) -> str:
     return retained_name(upload.filename)
 
 
+def is_still(context: OperationContext, request_id: str, staged: Staged) -> bool:
+    """Whether a complete source of a request is the one that was hashed."""
+    with reported("look at the received bytes"):
+        return shelf_of(context, request_id).is_still(staged)
+
+
 def retain(context: OperationContext, upload: Upload, staged: Staged) -> Outcome:
     """Make a complete source citable, and answer with its descriptor.
 
@@ -61,6 +68,13 @@ def retain(context: OperationContext, upload: Upload, staged: Staged) -> Outcome
         with reported("retain the source"):
             try:
                 shelf.place(context.session.store.publisher.can, staged, final_name(upload))
+            except UnsafeFile as unsafe:
+                raise StorageError(
+                    "The source was replaced by something that is no plain file; repeat the call, or attach under a "
+                    "new requestId.",
+                    reason=unsafe.reason,
+                    path=own,
+                ) from None
             except FileExistsError:
                 raise StorageError(
                     "Another file has the name that the source is to get; remove it, or attach under a new requestId.",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Final, Protocol
+
 from actors.store.operations.context import OperationContext
 from messages.errors import SnapshotChanged
-from messages.tools import ClaimRow, PageRow, RelationshipRow, Row
+from messages.json_types import JsonObject
+from messages.tools import ROWS_MAX_BYTES, ClaimRow, PageRow, RelationshipRow, Row, Shown
 from messages.vocabulary import TAG_MAX_CHARS, TITLE_MAX_CHARS
 from storage.records import Record, format_instant, utf16
 from storage.state.catalogue_reader import Entry
@@ -47,6 +51,30 @@ def list_row(context: OperationContext, entry: Entry, record: Record, *, titled:
                 lifecycle=entry.lifecycle,
                 assertion_origin=record.assertion_origin or "source",
             )
+
+
+class ShowRecord(Protocol):
+    """How one record of a list is shown; ``titled`` as in :func:`list_row`."""
+
+    def __call__(
+        self, context: OperationContext, entry: Entry, record: Record, /, *, titled: bool = False
+    ) -> Shown: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the caller of a list gets: agents just what they need, operators complete cards."""
+
+    row: ShowRecord
+    max_bytes: int
+
+
+AGENT: Final = Shape(list_row, ROWS_MAX_BYTES)
+
+
+def coverage_of(context: OperationContext) -> JsonObject | None:
+    """How many files a list does not cover, by why; ``None`` when it covers all of them."""
+    return dict(context.session.uncovered()) or None
 
 
 def current_snapshot(context: OperationContext, sent: str | None) -> str:

@@ -28,6 +28,7 @@ UNSPACED_NAME_MIN_CHARS: Final = 2
 _HINT_PARTS: Final = re.compile("[,;，；、]")
 _SENTENCE_END: Final = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？｡]+|[\n\r]+")
 _WHITE_SPACE: Final = re.compile(r"\s+")
+_ASCII_TOKEN: Final = re.compile(r"([0-9A-Za-z_]+)|[^\s]")
 # ``Node`` is not named in ``Node.js``, nor ``C`` in ``C++``: these make one name of what they touch.
 _JOINERS: Final = frozenset(".@-‐‑&")
 _ENDINGS: Final = frozenset("+#")
@@ -146,6 +147,29 @@ def _only(pages: Sequence[NamedPage]) -> Subject:
 def _tokens(text: str) -> Iterator[_Token]:
     """The tokens of ``text``, white space left out."""
     ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    return _ascii_tokens(text, ends) if text.isascii() else _unicode_tokens(text, ends)
+
+
+def _ascii_tokens(text: str, ends: Sequence[int]) -> Iterator[_Token]:
+    """The same as for any text, without a look at each character."""
+    opens = True
+    coming = iter(ends)
+    end_of_sentence = next(coming, None)
+    for match in _ASCII_TOKEN.finditer(text):
+        start, end = match.span()
+        while end_of_sentence is not None and end_of_sentence <= start:
+            end_of_sentence = next(coming, None)
+            opens = True
+        word = match[1]
+        if word is None:
+            yield _Token(start, end, "other", False, False)
+            continue
+        capital = word[0].isupper() and word != "I" and word.casefold() not in ROLE_WORDS
+        yield _Token(start, end, "word", opens, capital)
+        opens = False
+
+
+def _unicode_tokens(text: str, ends: list[int]) -> Iterator[_Token]:
     opens = True
     start = 0
     while start < len(text):

@@ -17,6 +17,7 @@ from actors.store.operations.lookup import lookup
 from actors.store.operations.maintenance import maintain
 from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
+from actors.store.operations.operator_reads import read as operator_read
 from actors.store.operations.publish_batch import publish_batch
 from actors.store.operations.recall import recall
 from actors.store.operations.reconcile_evidence import reconcile_evidence
@@ -75,6 +76,7 @@ from messages.tools import (
     VerifyRequest,
     WithdrawRequest,
 )
+from messages.tools.operator_reads import OperatorRead
 
 
 def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome:
@@ -82,6 +84,9 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
     match request:
         case UpkeepStep():
             return maintain(context, request)
+        # Before the tools: an operator's read has the arguments of a tool, and is one to `isinstance`.
+        case _ if isinstance(request, OperatorRead):
+            return operator_read(context, request)
         case StatusRequest():
             return status(context, request)
         case OntologyRequest():

@@ -10,7 +10,7 @@ from typing import Final
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.named_records import ids_of, page_of_name
-from actors.store.operations.rows import current_snapshot, list_row
+from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
 from messages.tools import (
@@ -36,8 +36,8 @@ COMMITMENTS_SHOWN_MAX: Final = 50
 """Of each of the three lists; ``knowledge_timeline`` pages through all of them by their due dates."""
 
 
-def timeline(context: OperationContext, request: TimelineRequest) -> JsonObject:
-    """One page of the current records that match, within 24 KiB.
+def timeline(context: OperationContext, request: TimelineRequest, shape: Shape = AGENT) -> JsonObject:
+    """One page of the current records that match, within the shape's bytes.
 
     ``subject`` keeps the claims that name the page as an entity and the relationships that it is an end of, ``owner``
     the claims that it owns; pages that were merged into it count as it. Raises ``NotFound`` and ``Ambiguous`` for
@@ -56,10 +56,8 @@ def timeline(context: OperationContext, request: TimelineRequest) -> JsonObject:
         descending=request.order == "desc",
     )
     found, total = dated(context.catalogue, filters, request.limit, request.offset)
-    entries = [_entry(context, entry, request.time_field) for entry in found]
-    return timeline_response(
-        entries, total=total, offset=request.offset, snapshot=snapshot, coverage=_coverage(context)
-    )
+    entries = [_entry(context, entry, request.time_field, shape) for entry in found]
+    return _page(context, entries, total, request.offset, snapshot, shape)
 
 
 def chronicle_days(context: OperationContext, request: ChronicleDaysRequest) -> JsonObject:
@@ -70,22 +68,19 @@ def chronicle_days(context: OperationContext, request: ChronicleDaysRequest) -> 
     since, until = _interval(request.since, "since").start_ms, _interval(request.until, "until").start_ms
     counted = days(context.catalogue, since, until, context.now_ms)
     named = {format_instant(day * DAY_MS)[:10]: kinds for day, kinds in counted.items()}
-    return chronicle_days_response(named, coverage=_coverage(context))
+    return chronicle_days_response(named, coverage=coverage_of(context))
 
 
-def chronicle_day(context: OperationContext, request: ChronicleDayRequest) -> JsonObject:
+def chronicle_day(context: OperationContext, request: ChronicleDayRequest, shape: Shape = AGENT) -> JsonObject:
     """Everything that overlaps one UTC day, earliest first, page by page."""
     day = _interval(request.date, "date")
     filters = TimelineFilters(now_ms=context.now_ms, since=day.start_ms, until=day.end_ms)
     found, total = dated(context.catalogue, filters, DAY_PAGE_ROWS, request.offset)
-    entries = [_entry(context, entry, None) for entry in found]
-    snapshot = current_snapshot(context, None)
-    return timeline_response(
-        entries, total=total, offset=request.offset, snapshot=snapshot, coverage=_coverage(context)
-    )
+    entries = [_entry(context, entry, None, shape) for entry in found]
+    return _page(context, entries, total, request.offset, current_snapshot(context, None), shape)
 
 
-def chronicle_due(context: OperationContext, request: ChronicleDueRequest) -> JsonObject:
+def chronicle_due(context: OperationContext, request: ChronicleDueRequest, shape: Shape = AGENT) -> JsonObject:
     """Current commitments with a due date, seen from ``asOf``: its whole interval, by default the UTC day of now.
 
     Overdue is what was due entirely before it, due what overlaps it, upcoming what begins within the horizon after it.
@@ -100,27 +95,40 @@ def chronicle_due(context: OperationContext, request: ChronicleDueRequest) -> Js
         "due": DueWindow(as_of.start_ms, as_of.end_ms),
         "upcoming": DueWindow(as_of.end_ms, horizon, begins=True),
     }
-    lists: Mapping[str, DueList] = {name: _due(context, window, alive) for name, window in windows.items()}
-    return chronicle_due_response(as_of.text, **lists, coverage=_coverage(context))
+    lists: Mapping[str, DueList] = {name: _due(context, window, alive, shape) for name, window in windows.items()}
+    return chronicle_due_response(as_of.text, **lists, coverage=coverage_of(context), max_bytes=shape.max_bytes)
 
 
 # --- inside ---------------------------------------------------------------------------------------------------
 
 
-def _due(context: OperationContext, window: DueWindow, alive_ms: int) -> DueList:
+def _due(context: OperationContext, window: DueWindow, alive_ms: int, shape: Shape) -> DueList:
     found, total = commitments(context.catalogue, window, alive_ms, COMMITMENTS_SHOWN_MAX)
     entries = []
     for entry in found:
         record = context.session.load(entry)
         owner = () if record.owner is None else context.page_refs((record.owner,))
         due = "" if record.due_at is None else record.due_at.text
-        entries.append(DueEntry(due, next(iter(owner), None), list_row(context, entry, record)))
+        entries.append(DueEntry(due, next(iter(owner), None), shape.row(context, entry, record)))
     return DueList(total, entries)
 
 
-def _entry(context: OperationContext, entry: Entry, field: TimeField | None) -> TimelineEntry:
+def _page(
+    context: OperationContext, entries: Sequence[TimelineEntry], total: int, offset: int, snapshot: str, shape: Shape
+) -> JsonObject:
+    return timeline_response(
+        entries,
+        total=total,
+        offset=offset,
+        snapshot=snapshot,
+        coverage=coverage_of(context),
+        max_bytes=shape.max_bytes,
+    )
+
+
+def _entry(context: OperationContext, entry: Entry, field: TimeField | None, shape: Shape) -> TimelineEntry:
     record = context.session.load(entry)
-    return TimelineEntry(_date(entry, record, field), list_row(context, entry, record))
+    return TimelineEntry(_date(entry, record, field), shape.row(context, entry, record))
 
 
 def _date(entry: Entry, record: Record, field: TimeField | None) -> str:
@@ -151,7 +159,3 @@ def _interval(text: str, field: str) -> Interval:
             f"{field} lies outside the years 1 to 9999.", field=field, reason="out_of_range", allowed="years 1 to 9999"
         )
     return found
-
-
-def _coverage(context: OperationContext) -> JsonObject | None:
-    return dict(context.session.uncovered()) or None

@@ -383,6 +383,66 @@ def test_a_crash_between_the_two_names_of_a_file_system_without_exclusive_rename
     assert left(desk) == [f"{upload_id(1)}/notes.txt"]
 
 
+def lose_the_row(desk: Desk, *, back_to: int | None) -> None:
+    """What a power cut does to rows that were committed without a sync: gone, or back to an earlier chunk."""
+    publisher = desk.session.publisher
+    with publisher.transaction(full=True, point="upload"):
+        if back_to is None:
+            publisher.db.execute("DELETE FROM upload")
+        else:
+            publisher.db.execute("UPDATE upload SET received = ?, size = NULL", (back_to,))
+
+
+@pytest.mark.parametrize("back_to", [None, 5])
+@pytest.mark.parametrize("pieces", [[TEXT], [TEXT[:5], TEXT[5:]]])
+def test_an_upload_whose_row_was_lost_after_its_file_got_its_name_ends_under_its_request_id(
+    desk: Desk, back_to: int | None, pieces: list[bytes]
+) -> None:
+    desk.call("attach", chunk(1, 0, TEXT[:5]))
+    with failing("retain.begin", errno.EIO):
+        desk.fails("attach", chunk(1, 5, TEXT[5:], final=True))
+    assert left(desk) == [f"{upload_id(1)}/notes.txt"]
+    lose_the_row(desk, back_to=back_to)
+    answer: JsonObject = {}
+    offset = 0
+    for piece in pieces:
+        answer = desk.call("attach", chunk(1, offset, piece, final=piece is pieces[-1]))
+        offset += len(piece)
+    assert answer == {"evidence": descriptor(1, TEXT)}
+    assert left(desk) == [f"{upload_id(1)}/notes.txt"]
+
+
+def test_a_file_with_the_wanted_name_and_size_but_other_bytes_is_not_taken_for_the_original(desk: Desk) -> None:
+    desk.call("attach", chunk(1, 0, TEXT))
+    (folder(desk, 1) / "notes.txt").write_bytes(TEXT.upper())
+    last = chunk(1, len(TEXT), b"", final=True)
+    assert desk.fails("attach", last).fields["reason"] == "taken"
+    # Nor when the received one is not as long any more as it was: then the bytes are asked for again.
+    os.truncate(folder(desk, 1) / ".kr-upload", len(TEXT) + 1)
+    assert desk.fails("attach", last).fields["reason"] == "changed"
+    assert (folder(desk, 1) / "notes.txt").read_bytes() == TEXT.upper()
+
+
+def test_a_lost_row_between_the_two_names_of_a_file_is_mended_too(desk: Desk) -> None:
+    desk.call("attach", chunk(1, 0, TEXT))
+    (folder(desk, 1) / "notes.txt").hardlink_to(folder(desk, 1) / ".kr-upload")
+    lose_the_row(desk, back_to=5)
+    assert desk.fails("attach", chunk(1, 5, TEXT[5:], final=True)).fields["received"] == 0
+    assert desk.call("attach", chunk(1, 0, TEXT, final=True)) == {"evidence": descriptor(1, TEXT)}
+    assert left(desk) == [f"{upload_id(1)}/notes.txt"]
+
+
+def test_bytes_sent_again_after_a_lost_row_leave_one_synced_file_or_both_when_the_sync_fails(desk: Desk) -> None:
+    desk.call("attach", chunk(1, 0, TEXT))
+    (folder(desk, 1) / "notes.txt").write_bytes(TEXT)
+    last = chunk(1, len(TEXT), b"", final=True)
+    with failing("upload.unlink", errno.EIO):
+        assert isinstance(desk.fails("attach", last), StorageError)
+    assert left(desk) == [f"{upload_id(1)}/.kr-upload", f"{upload_id(1)}/notes.txt"]
+    assert desk.call("attach", last) == {"evidence": descriptor(1, TEXT)}
+    assert left(desk) == [f"{upload_id(1)}/notes.txt"]
+
+
 @pytest.mark.parametrize("point", ["upload.read", "upload.place", "retain.begin"])
 def test_a_failure_at_the_end_of_an_upload_is_mended_by_repeating_the_last_chunk(desk: Desk, point: str) -> None:
     desk.call("attach", chunk(1, 0, TEXT[:5]))
@@ -391,6 +451,28 @@ def test_a_failure_at_the_end_of_an_upload_is_mended_by_repeating_the_last_chunk
         assert isinstance(desk.fails("attach", last), StorageError)
     assert desk.call("attach", last) == {"evidence": descriptor(1, TEXT)}
     assert left(desk) == [f"{upload_id(1)}/notes.txt"]
+
+
+@pytest.mark.parametrize("when", range(1, 6))
+def test_a_disk_that_fails_at_any_look_at_the_received_bytes_is_a_storage_error(desk: Desk, when: int) -> None:
+    desk.call("attach", chunk(1, 0, TEXT[:5]))
+    last = chunk(1, 5, TEXT[5:], final=True)
+    passed = 0
+
+    def handler(point: str) -> None:
+        nonlocal passed
+        passed += point == "upload.stat"
+        if point == "upload.stat" and passed == when:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with faults.installed(handler):
+        try:
+            desk.call("attach", last)
+        except StorageError:
+            assert passed >= when
+        else:
+            assert passed < when, "the failure was met and is told"
+    assert desk.call("attach", last) == {"evidence": descriptor(1, TEXT)}
 
 
 def test_a_right_that_ends_before_the_commit_keeps_nothing_citable(desk: Desk) -> None:

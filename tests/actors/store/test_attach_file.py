@@ -289,3 +289,90 @@ def test_a_path_that_no_file_can_have_is_refused_as_any_other_that_leads_nowhere
     error = desk.fails("attach_file", asked(path=path))
     assert (error.code, error.fields["field"], error.fields["reason"]) == ("invalid_argument", "filePath", "missing")
     assert left(desk) == []
+
+
+def test_the_next_opening_removes_copies_that_nobody_named_and_nothing_else(desk: Desk, workspace: Path) -> None:
+    found = desk.call("attach_file", asked())["evidence"]
+    desk.call("attach", chunk(2, 0, b"goes on"))
+    copies = desk.folder() / "artifacts" / ".kr-copies"
+    for name in (f"{upload_id(3)}.{upload_id(4)}", "whatever else lies here"):
+        (copies / name).write_bytes(DATA)
+    (copies / "folder").mkdir()
+    desk.close()
+    assert desk.call("attach_file", asked())["evidence"] == found
+    assert left(desk) == sorted([f"{upload_id(1)}/q3.txt", f"{upload_id(2)}/.kr-upload"])
+    assert desk.call("attach", chunk(2, 7, b".", final=True))["evidence"]
+
+
+def test_a_store_whose_copies_cannot_be_removed_opens_all_the_same(desk: Desk, workspace: Path) -> None:
+    desk.call("attach_file", asked())
+    (desk.folder() / "artifacts" / ".kr-copies" / "old").write_bytes(DATA)
+    desk.close()
+
+    def fail(point: str) -> None:
+        if point == "upload.unlink":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with faults.installed(fail):
+        assert desk.call("status")["live"]
+    assert len(left(desk)) == 2
+
+
+def test_a_copy_that_was_named_in_vain_is_not_left_when_the_bytes_are_retained_elsewhere(
+    desk: Desk, workspace: Path
+) -> None:
+    attach(desk, 5, DATA)
+    desk.call("attach_file", asked())
+    assert left(desk) == [f"{upload_id(5)}/notes.txt"]
+    assert not (desk.folder() / "artifacts" / upload_id(1)).exists()
+
+
+def test_a_name_that_somebody_else_took_is_not_overwritten_and_no_copy_is_left(desk: Desk, workspace: Path) -> None:
+    other = desk.folder() / "artifacts" / upload_id(1) / "q3.txt"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"a person's")
+    error = desk.fails("attach_file", asked())
+    assert (error.code, error.fields["reason"]) == ("storage_error", "taken")
+    assert other.read_bytes() == b"a person's"
+    assert left(desk) == [f"{upload_id(1)}/q3.txt"]
+
+
+# --- a workspace inside our own state ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "below", ["store", "store/vault", "store/vault/private", "store/vault/private/claims", "linked"]
+)
+def test_a_workspace_that_lies_inside_a_state_directory_gives_nothing_away(
+    desk: Desk, tmp_path: Path, below: str
+) -> None:
+    desk.remember("One.")
+    root = desk.layout.root
+    (tmp_path / "linked").symlink_to(root / "vault" / "private" / "claims")
+    workspace = tmp_path / "linked" if below == "linked" else root / Path(below).relative_to("store")
+    record = next(desk.folder().rglob("claims/**/*.md"))
+    desk.workspace = workspace
+    path = Path(os.path.relpath(record, os.path.realpath(workspace)))
+    error = desk.fails("attach_file", asked(path=path, sha256=digest(record.read_bytes())))
+    assert (error.code, error.fields["reason"]) == ("invalid_argument", "knowledge_state")
+
+
+def test_a_workspace_in_the_folder_of_all_state_gives_nothing_away(desk: Desk, tmp_path: Path) -> None:
+    state = tmp_path / "knowledge"
+    (state / "deeper" / "work").mkdir(parents=True)
+    for mark in ("registry.id", "registry.sqlite"):
+        (state / mark).touch()
+    (state / "deeper" / "work" / "q3.txt").write_bytes(DATA)
+    desk.workspace = state / "deeper" / "work"
+    assert desk.fails("attach_file", asked(path="q3.txt")).fields["reason"] == "knowledge_state"
+    (state / "registry.id").unlink()
+    assert desk.call("attach_file", asked(path="q3.txt"))["evidence"]
+
+
+def test_a_folder_above_the_workspace_that_may_not_be_looked_into_is_no_hindrance(desk: Desk, workspace: Path) -> None:
+    def closed(point: str) -> None:
+        if point == "workspace.above":
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    with faults.installed(closed):
+        assert desk.call("attach_file", asked())["evidence"] == descriptor(1, DATA, "q3.txt")

@@ -12,7 +12,8 @@ from messages.errors import EvidenceInvalid, InvalidArgument, NotFound
 from messages.json_types import JsonObject, JsonValue
 from messages.text import utf16_length
 from storage import faults
-from tests.kit.sources import attach, digest
+from storage.evidence import VerdictCache
+from tests.kit.sources import attach, digest, long_after
 from tests.kit.store import GROUP_PARTITION, Desk, items_of, remembering, write_note
 
 LINES = "".join(f"line {number}\n" for number in range(1, 21))
@@ -128,6 +129,7 @@ def test_each_call_verifies_the_source_again(desk: Desk, tool: str) -> None:
 
 
 def test_an_unchanged_source_is_hashed_once_however_many_chunks_are_read(desk: Desk) -> None:
+    desk._verdicts = VerdictCache(now_ns=long_after)
     read: list[str] = []
     with faults.installed(read.append):
         source = cite(desk, os.urandom(3_000_000))
@@ -208,6 +210,7 @@ def test_the_windows_of_a_narrowed_passage_stay_inside_it(desk: Desk) -> None:
 
 
 def test_a_following_window_is_read_without_a_search_from_the_beginning(desk: Desk) -> None:
+    desk._verdicts = VerdictCache(now_ns=long_after)
     source = cite(desk, (LINES * 40_000).encode())
     cursor = desk.call("evidence_read", source)["nextCursor"]
     read: list[str] = []

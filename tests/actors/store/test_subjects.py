@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from actors.store.operations import subjects
 from actors.store.operations.subjects import (
     AMBIGUOUS,
     MISSING,
@@ -202,3 +205,9 @@ def test_the_longest_legal_text_asks_for_a_bounded_number_of_names() -> None:
         names = Names()
         infer_subject(None, text, names)
         assert names.asked <= 4_000 * 20
+
+
+@given(st.text(st.sampled_from("aBz0_ .,!?'\"-@&+#\n\t\x0b\x1c\x00I)]"), max_size=40))
+def test_ascii_is_cut_into_the_tokens_that_any_text_is_cut_into(text: str) -> None:
+    ends = [match.end() for match in subjects._SENTENCE_END.finditer(text)]
+    assert list(subjects._ascii_tokens(text, ends)) == list(subjects._unicode_tokens(text, list(ends)))

@@ -16,13 +16,21 @@ from storage.layout import StoreLayout
 from storage.publication import Machine, open_store
 from storage.state.connection import Database
 from tests.kit.powercut import MODES, Disk, watched
-from tests.kit.sources import chunks, descriptor, digest
+from tests.kit.sources import ATTRIBUTION, chunks, descriptor, digest, upload_id
 from tests.kit.store import Desk, make_store
 
 DATA = random.Random(3).randbytes(13_000)
 SIZE = 5_000
-CALLS = [*chunks(1, DATA, size=SIZE), *chunks(2, DATA[:7_000], size=SIZE)]
-ENDS = {2: descriptor(1, DATA), 4: descriptor(2, DATA[:7_000])}
+FIGURES = random.Random(4).randbytes(9_000)
+WORKSPACE_FILE: JsonObject = {
+    "requestId": upload_id(3), "filePath": "figures.txt", "sha256": digest(FIGURES), "filename": "figures.txt",
+    "attribution": ATTRIBUTION, "mediaType": "text/plain",
+}  # fmt: skip
+CALLS = [
+    *(("attach", call) for call in (*chunks(1, DATA, size=SIZE), *chunks(2, DATA[:7_000], size=SIZE))),
+    ("attach_file", WORKSPACE_FILE),
+]
+ENDS = {2: descriptor(1, DATA), 4: descriptor(2, DATA[:7_000]), 5: descriptor(3, FIGURES, "figures.txt")}
 
 
 @contextmanager
@@ -45,10 +53,12 @@ def cut_after_each_answer(folder: Path, *, skipped: frozenset[str] = frozenset()
     problems: list[str] = []
     rng = random.Random(7)
     with running("first", disk.vfs), watched(disk, lambda _: None):
-        desk = Desk(layout)
+        (folder / "work").mkdir()
+        (folder / "work" / "figures.txt").write_bytes(FIGURES)
+        desk = Desk(layout, workspace=folder / "work")
         try:
-            for number, call in enumerate(CALLS):
-                desk.call("attach", call)
+            for number, (tool, call) in enumerate(CALLS):
+                desk.call(tool, call)
                 for mode in MODES if not (skipped and problems) else ():
                     image = folder / f"image-{number}-{mode.replace(' ', '-')}"
                     disk.image(image, mode, rng)
@@ -65,7 +75,7 @@ def gone_on(image: Path, answered: int) -> list[str]:
     own_folder(layout)
     wrong = []
     with running("second"):
-        desk = Desk(layout)
+        desk = Desk(layout, workspace=image.parent / "work")
         try:
             for number, end in ENDS.items():
                 if number <= answered:
@@ -74,7 +84,8 @@ def gone_on(image: Path, answered: int) -> list[str]:
                         wrong.append(f"original {number} is not there")
                     cited: JsonObject = {"path": end["path"], "sha256": end["sha256"]}
                     desk.page(f"Page {number}", attachments=[cited])
-            found = [desk.call("attach", call) for call in CALLS]
+            found = [desk.call(tool, call) for tool, call in CALLS]
+            wrong += [f"{left} is left" for left in (layout.vault / "private/artifacts").rglob(".kr-copies/*")]
             wrong += [f"answer {number} differs" for number, end in ENDS.items() if found[number]["evidence"] != end]
             for end in ENDS.values():
                 if digest((layout.vault / "private" / str(end["path"])).read_bytes()) != end["sha256"]:

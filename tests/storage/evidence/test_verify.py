@@ -17,7 +17,9 @@ from storage.evidence import Verdict, VerdictCache, excerpt_path, unchanged, ver
 from storage.evidence._passage import Passage
 from storage.evidence.verify import FAULT_POINTS
 from storage.faults import installed
+from storage.files import Stamp
 from storage.records import EvidenceCitation
+from tests.kit.sources import long_after
 
 REQUEST = "00000000-0000-4000-8000-000000000020"
 PATH = excerpt_path(REQUEST)
@@ -33,7 +35,7 @@ class Partition:
         self.file.parent.mkdir(parents=True)
         self.file.write_bytes(TEXT)
         self.fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-        self.cache = VerdictCache()
+        self.cache = VerdictCache(now_ns=long_after)
 
     def cite(
         self,
@@ -288,7 +290,7 @@ def test_a_verdict_can_be_checked_again_by_its_stamp_alone(partition: Partition,
 
 
 def test_the_cache_keeps_no_more_than_its_limit_and_forgets_the_least_used(partition: Partition) -> None:
-    partition.cache = VerdictCache(limit=2)
+    partition.cache = VerdictCache(limit=2, now_ns=long_after)
     one, two, three = (partition.cite(line, line) for line in (1, 2, 3))
     verdict = partition.verify(one)
     for citation in (two, one, three):
@@ -338,3 +340,41 @@ def test_every_point_that_verification_passes_is_declared(partition: Partition) 
         verdict = partition.verify(partition.cite())
         unchanged(partition.cite(), verdict, partition.fd)
     assert {name.removesuffix(".after") for name in passed} == {name for name, _ in FAULT_POINTS}
+
+
+def test_a_rewrite_within_one_tick_of_the_clock_is_not_hidden_by_an_earlier_verdict(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both texts have one size, and on a file system with a coarse clock one stamp."""
+    citation = partition.cite()
+    coarse = Stamp.of(os.stat(partition.file))
+    monkeypatch.setattr(Stamp, "of", lambda status: coarse)
+    partition.cache = VerdictCache(now_ns=lambda: coarse.ctime_ns + 1_000_000)
+    assert partition.verify(citation).problem is None
+    partition.file.write_bytes(TEXT.swapcase())
+    assert partition.verify(citation).problem == "hash_mismatch"
+
+
+def test_a_verdict_is_kept_once_the_file_is_older_than_the_coarsest_tick(partition: Partition) -> None:
+    citation = partition.cite()
+    now = Stamp.of(os.stat(partition.file)).ctime_ns
+    partition.cache = VerdictCache(now_ns=lambda: now)
+    partition.verify(citation)
+    assert len(partition.cache) == 0
+    now += 2_000_000_000
+    partition.verify(citation)
+    assert len(partition.cache) == 1
+    passed: list[str] = []
+    with installed(passed.append):
+        assert partition.verify(citation, excerpt=False).problem is None
+    assert "evidence.read" not in passed
+
+
+def test_what_a_fresh_look_found_takes_the_place_of_what_was_known(partition: Partition) -> None:
+    citation = partition.cite()
+    assert partition.verify(citation).problem is None
+    stamp = Stamp.of(os.stat(partition.file))
+    anew = VerdictCache(now_ns=long_after)
+    anew.put(citation, Verdict("hash_mismatch", "other bytes", "", stamp.size, stamp), long_after())
+    partition.cache.take_over(anew)
+    assert partition.verify(citation).problem == "hash_mismatch"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from storage import faults
 from storage.manifest import Manifest, Pair, parse_manifest
 from storage.publication import Machine, RecoveryReport, create_store
 from storage.publication.opening import this_machine
-from storage.state import history
+from storage.state import history, notices
 from storage.state.connection import Database, StorageCorrupt
 from storage.state.journal import digest, marks
 from storage.state.schema import SCHEMA_VERSION
@@ -325,6 +326,53 @@ def test_after_a_machine_stop_lost_old_and_torn_files_are_put_back_and_it_is_sai
     assert world.store.unpruned == 0
     world.close()
     audit(world.folder, world.events, machine_stop=True, this=OTHER_BOOT)
+
+
+def test_what_recovery_did_is_told_for_30_days_whatever_openings_come_between(new_store: NewStore) -> None:
+    world = World(new_store())
+    world.open()
+    world.publish({"a.md": "a\n" + BIG, "b.md": "b\n"})
+    world.close(clean=False)
+    (world.vault / "private" / "a.md").unlink()
+    world = reopened(world, OTHER_BOOT)
+    (told,) = world.store.report.messages
+    assert "private/a.md" in told
+    assert world.store.notices == (told,)
+    [(at, rows)] = notices.kept(world.store.db, time.time_ns())
+    assert tuple(rows) == world.store.report.rows
+    later = ""
+    for _ in range(2):
+        world.close()
+        world = reopened(world, OTHER_BOOT)
+        assert world.store.report.messages == ()
+        (later,) = world.store.notices
+        assert later.endswith(f" UTC: {told}")
+    assert notices.kept(world.store.db, at + notices.KEPT_NS) != ()
+    assert notices.kept(world.store.db, at + notices.KEPT_NS + 1) == ()
+    world.publish({"b.md": "b 2\n"}, number=9)
+    world.close(clean=False)
+    (world.vault / "private" / "b.md").unlink()
+    world = reopened(world, Machine("a third boot", "mount"))
+    newest, older = world.store.notices
+    assert newest == world.store.report.messages[0]
+    assert "private/b.md" in newest
+    assert older == later
+    world.close()
+
+
+def test_notices_are_kept_for_30_days_and_the_newest_1000(new_store: NewStore) -> None:
+    world = World(new_store())
+    world.open()
+    db, at = world.store.db, time.time_ns()
+    with db.transaction(full=False, point="test"):
+        notices.keep(db, at, [("restored", f"private/{number}.md", 0, None) for number in range(600)])
+        notices.keep(db, at + 1, [("restored", f"private/x{number}.md", 0, None) for number in range(600)])
+    counted = {when: len(rows) for when, rows in notices.kept(db, at + 1)}
+    assert counted == {at + 1: 600, at: 400}
+    with db.transaction(full=False, point="test"):
+        notices.keep(db, at + notices.KEPT_NS + 1, [("created", "private/new.md", 0, None)])
+    assert db.query_one("SELECT count(*) FROM recovery_notice") == (601,)
+    world.close()
 
 
 def test_after_a_machine_stop_a_text_that_came_later_stays_on_top_and_is_reported(new_store: NewStore) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.search import EXCERPT_MAX_CHARS, LOCATED_MAX_BYTES, Mode, excerpt, parse_query
+from storage.search._excerpt import _pattern
 
 FILLER = "lorem ipsum dolor sit amet " * 40
 
@@ -123,3 +124,11 @@ def test_an_excerpt_is_a_bounded_part_of_the_text(body: str, word: str, mode: Mo
 def test_the_shown_text_is_the_stored_one_not_its_fold() -> None:
     stored = unicodedata.normalize("NFD", "Ünïcode ﾃｽﾄ ①")
     assert excerpt(stored, parse_query("unicode")) == stored
+
+
+def test_no_query_compiles_a_class_up_to_the_last_code_point() -> None:
+    """Such a class takes 5 ms to compile, and each query has patterns of its own."""
+    query = parse_query("plain words v2.8.3", "any")
+    patterns = [_pattern(query.phrases).pattern, *(literal._pattern().pattern for literal in query.literals)]
+    assert len(patterns) == 2
+    assert not [pattern for pattern in patterns if "\U0010ffff" in pattern or "U0010ffff" in pattern]

@@ -22,7 +22,7 @@ from storage.state.catalogue import CatalogueWriter, create_catalogue
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
 from storage.state.page_graph import PageGraph, is_current_page
-from storage.state.schema import create_schema
+from storage.state.schema import SCHEMA_VERSION, create_schema
 from tests.kit.formats import make_format_1
 from tests.kit.store import (
     GROUP_PARTITION,
@@ -298,7 +298,7 @@ def test_a_catalogue_of_the_earlier_version_is_made_anew_from_the_files(
     assert list(session.broken_files(10)) == ["projects/broken.md"]
     assert desk.call("records", {}, partition=GROUP_PARTITION)["total"] == 1
     desk.close()
-    assert desk.partition().catalogue.database.user_version() == 2
+    assert desk.partition().catalogue.database.user_version() == SCHEMA_VERSION
     desk.close()
 
 

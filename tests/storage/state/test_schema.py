@@ -13,7 +13,7 @@ from messages.errors import StorageError
 from storage import faults
 from storage.layout import StoreLayout
 from storage.state.schema import SCHEMA_VERSION
-from tests.kit.formats import make_format_1
+from tests.kit.formats import make_format_1, make_format_2
 from tests.kit.sources import attach, descriptor
 from tests.kit.store import Desk, copy_store
 
@@ -66,6 +66,24 @@ def test_an_older_and_a_new_store_have_the_same_tables(older: StoreLayout, made_
     desk.call("status")
     desk.close()
     assert tables(older.state_database) == tables(made_store.state_database)
+
+
+def test_a_store_of_format_2_gets_what_is_new_and_keeps_its_uploads_and_catalogue(
+    made_store: StoreLayout, tmp_path: Path
+) -> None:
+    layout = copy_store(made_store, tmp_path / "store")
+    desk = Desk(layout)
+    desk.remember("One.")
+    found = attach(desk, 1, b"text")
+    desk.close()
+    make_format_2(layout.state_database)
+    assert tables(layout.state_database) != tables(made_store.state_database)
+    assert desk.call("records")["total"] == 1
+    assert attach(desk, 1, b"text") == found
+    desk.close()
+    assert tables(layout.state_database) == tables(made_store.state_database)
+    assert version(layout.state_database) == SCHEMA_VERSION
+    assert version(layout.root / "state.sqlite.format-2") == 2
 
 
 @pytest.mark.parametrize(

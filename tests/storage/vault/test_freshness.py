@@ -21,6 +21,7 @@ from storage.files import Stamp
 from storage.vault import Changes, ScanLimits, freshness, open_watch
 from storage.vault.scan import DEFAULT_LIMITS
 from storage.vault.scan import FAULT_POINTS as SCAN_POINTS
+from tests.kit.moments import at_point
 
 SESSION = Partition("33333333-3333-4333-8333-333333333333")
 
@@ -547,6 +548,41 @@ def test_a_deaf_watch_is_found_by_the_self_test_and_becomes_scans(known: Known) 
     assert known.refresh() == {"note.md"}
     (known.root / "note.md").write_text("found by a scan")
     assert known.refresh() == {"note.md"}
+
+
+def test_a_queue_that_overflows_during_the_self_test_is_proof_of_life_and_a_full_scan(known: Known) -> None:
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    note = os.open(known.root / "note.md", os.O_RDWR)
+    other = os.open(known.root / "people/ada.md", os.O_RDWR)
+
+    def flood() -> None:
+        for _ in range(limit // 2 + 10):  # alternating, since equal neighbours are merged
+            os.pwrite(note, b"x", 0)
+            os.pwrite(other, b"x", 0)
+
+    with at_point("watch.sentinel.open", flood):
+        assert known.watch.self_test()
+    os.close(note)
+    os.close(other)
+    assert known.watch.state == "watching"
+    assert known.watch.waiting
+    scans = known.scans
+    assert known.refresh() >= {"note.md", "people/ada.md"}
+    assert known.scans == scans + 1
+    (known.root / "note.md").write_text("heard again")
+    assert known.refresh() == {"note.md"}
+
+
+def test_what_the_self_test_heard_is_waiting_until_it_is_drained(known: Known) -> None:
+    waiting = [known.watch.waiting]
+    assert known.watch.self_test()
+    waiting.append(known.watch.waiting)
+    (known.root / "note.md").write_text("heard during the test")
+    assert known.watch.self_test()
+    waiting.append(known.watch.waiting)
+    assert known.refresh() == {"note.md"}
+    waiting.append(known.watch.waiting)
+    assert waiting == [False, False, True, False]
 
 
 def test_watches_taken_off_behind_our_back_are_set_again_without_losing_a_change(known: Known) -> None:
