@@ -53,6 +53,10 @@ class _Live:
     used_at: float
     unanswered: int = 0
     stopping: Reply[bool] | None = None
+    promised: bool = False
+    """Its place is another's as soon as it is down."""
+    waits_for: _Live | None = None
+    """The one whose place it gets; until that is down it is not started."""
     unstopped: bool = False
     """Told to stop and not known to be down: it counts as live, and only its supervisor may start it again."""
 
@@ -123,7 +127,11 @@ class StoreDirectory:
         self._timer: Timer = self._clock.call_later(self._idle / SWEEP_SHARE, self._sweep)
 
     def open(self, vault_id: str, settings: StoreSettings) -> Reply[StoreHandle]:
-        """A reply with the store's handle; it is answered at once for a live store."""
+        """A reply with the store's handle; it is answered at once for a live store.
+
+        Where as many stores are live as may be, the one that was idle longest is stopped, and this one is started when
+        that is down.
+        """
         stopping: Reply[bool] | None = None
         opened: Reply[StoreHandle] = Reply()
         with self._lock:
@@ -137,18 +145,28 @@ class StoreDirectory:
             if live is not None and live.stopping is None and not live.unstopped:
                 live.used_at = self._clock.monotonic()
                 return live.opened
-            if live is None and len(self._live) >= self._max_live and not self._make_room():
-                opened.fail(
-                    Busy(f"{self._max_live} stores are in use, as many as runtime.maxLiveStores allows; try again.")
-                )
-                return opened
-            if live is not None:
+            room: _Live | None = None
+            if live is None or live.promised:
+                room = self._make_room() if self._full() else None
+                if room is None and self._full():
+                    opened.fail(self._no_room())
+                    return opened
+            if room is not None:
+                stopping = room.stopping
+            elif live is not None:
                 stopping = live.stopping
             unstopped = live is not None and live.unstopped
-            started = self._live[vault_id] = _Live(opened, self._clock.monotonic(), unstopped=unstopped)
+            started = _Live(opened, self._clock.monotonic(), waits_for=room, unstopped=unstopped)
+            self._live[vault_id] = started
 
         def after(stopped: Reply[bool]) -> None:
-            started.unstopped = stopped.error() is not None
+            started.waits_for = None
+            if room is not None and stopped.error() is not None:
+                self._forget(vault_id, started)
+                opened.fail(self._no_room())
+                return
+            if room is None:
+                started.unstopped = stopped.error() is not None
             self._start(vault_id, settings, started)
 
         if stopping is None:
@@ -219,9 +237,9 @@ class StoreDirectory:
             live.used_at = self._clock.monotonic()
 
     def live_ids(self) -> list[str]:
-        """The stores that are started, starting or stopping."""
+        """The stores that are started, starting or stopping: at most as many as may be live."""
         with self._lock:
-            return sorted(self._live)
+            return sorted(vault_id for vault_id, live in self._live.items() if live.waits_for is None)
 
     def busy(self) -> bool:
         """Whether any store has unanswered requests."""
@@ -267,15 +285,29 @@ class StoreDirectory:
             return StoreOpening("The store was stopped again before it opened; the call did not run. Try again.")
         return None
 
-    def _make_room(self) -> bool:
-        """Begin to stop the store that was idle longest; whether there was one. Holds the lock."""
+    def _full(self) -> bool:
+        """Whether every place is taken, or promised to a store that waits for it. Holds the lock."""
+        return sum(not live.promised for live in self._live.values()) >= self._max_live
+
+    def _make_room(self) -> _Live | None:
+        """The store whose place is free as soon as it is down: one that stops anyway, else the one that was idle
+        longest; ``None`` when there is none, or when one has ended by itself. Holds the lock."""
         if self._drop_ended():
-            return True
-        idle = [(live.used_at, vault_id) for vault_id, live in self._live.items() if self._is_idle(vault_id, live)]
-        if not idle:
-            return False
-        self._stop(min(idle)[1])
-        return True
+            return None
+        found = next((live for live in self._live.values() if live.stopping is not None and not live.promised), None)
+        if found is None:
+            idle = [(live.used_at, vault_id) for vault_id, live in self._live.items() if self._is_idle(vault_id, live)]
+            if not idle:
+                return None
+            found = self._live[min(idle)[1]]
+            self._stop(min(idle)[1])
+            if found.stopping is None:  # refused at once
+                return None
+        found.promised = True
+        return found
+
+    def _no_room(self) -> Busy:
+        return Busy(f"{self._max_live} stores are in use, as many as runtime.maxLiveStores allows; try again.")
 
     def _is_idle(self, vault_id: str, live: _Live) -> bool:
         at_rest = live.unanswered == 0 and live.stopping is None and live.opened.done() and not live.unstopped
@@ -328,7 +360,7 @@ class StoreDirectory:
                 stopping.succeed(True)
                 return
             with self._lock:
-                live.stopping, live.unstopped = None, True
+                live.stopping, live.unstopped, live.promised = None, True, False
             logger.error("a store did not stop", extra={"store": vault_id, "code": error.code})
             stopping.fail(error)
 
@@ -337,6 +369,8 @@ class StoreDirectory:
 
     def _forget(self, vault_id: str, live: _Live) -> None:
         with self._lock:
+            if live.waits_for is not None:
+                live.waits_for.promised = False
             if self._live.get(vault_id) is live:
                 del self._live[vault_id]
 

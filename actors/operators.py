@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar, assert_never
+from typing import Final, TypeVar
 
 from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
 from actors.directory import StoreDirectory, StoreHandle
@@ -22,6 +22,7 @@ from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
 from actors.store.settings import StoreSettings
 from actors.supervision import ActorHandle, Reply, Request, Tree, log_defect
+from messages.access import DoctorRequest, RebuildRegistryRequest
 from messages.envelope import Deadline
 from messages.errors import Cancelled, DeadlineExceeded, Denied, FailedClosed, InternalError, KnowledgeError, NotFound
 from messages.json_types import JsonObject
@@ -39,6 +40,7 @@ from messages.operator import (
 from messages.tools.operator_reads import OperatorRead
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
+from storage.registry_audit import By
 from storage.relocation import Move, Moved
 
 MOVE_SECONDS: Final = 3_600.0
@@ -75,7 +77,8 @@ class PendingOperation:
         """
         result = self._reply.result()
         if self.permit is None:
-            self._gate.require_scope(self.call.operator, self.call.scope)
+            if not isinstance(self.call.request, DoctorRequest | RebuildRegistryRequest):  # these need no view
+                self._gate.require_scope(self.call.operator, self.call.scope)
             hand_over(result)
             return
         with self._gate.lease(self.permit):
@@ -143,6 +146,7 @@ class Surroundings:
     maintenance: ActorHandle
     settings_of: Callable[[str, StoreLayout], StoreSettings]
     git: bool
+    now_ms: Callable[[], int]
 
 
 class Operators:
@@ -189,7 +193,7 @@ class Operators:
                     pending.fail,
                 )
             case _:
-                assert_never(call.request)
+                raise InternalError("Requests about access go to the authority.")
 
     # --- maintenance -----------------------------------------------------------------------------------
 
@@ -255,13 +259,16 @@ class Operators:
         fail: Callable[[KnowledgeError], None],
     ) -> None:
         call = pending.call
-        layout = self._gate.layout_of(permit.vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        layout = self._gate.place_of(permit)
         pending.permit = permit
         request = call.request
-        assert not isinstance(
-            request, AdoptStoreRequest | RelocateStoreRequest | RunMaintenanceRequest | MaintenanceStatusRequest
+        assert isinstance(
+            request,
+            OperatorStatusRequest
+            | OperatorDiagnosticsRequest
+            | AdoptNotesRequest
+            | AcceptDeletionsRequest
+            | OperatorRead,
         )
         message = RunTool(request, permit, isinstance(request, AdoptNotesRequest), actor=f"operator:{call.operator.id}")
 
@@ -284,9 +291,7 @@ class Operators:
 
     def _adopt_store(self, pending: PendingOperation, permit: Permit) -> None:
         vault_id, call = permit.vault_id, pending.call
-        layout = self._gate.layout_of(vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        layout = self._gate.place_of(permit)
         message = AdoptVault(layout, f"operator:{call.operator.id}", self._around.git)
         settings = self._around.settings_of(vault_id, layout)
 
@@ -303,8 +308,9 @@ class Operators:
         """The vault stands as it is, so also what is missing in it: no guard asks again."""
         call = pending.call
         layout = self._gate.layout_of(permit.vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        if layout is None:  # no agent uses it any more; the adoption stands
+            pending.succeed(shown)
+            return
         message = RunTool(AcceptDeletionsRequest(), permit, False, actor=f"operator:{call.operator.id}")
 
         def ask(handle: StoreHandle) -> None:
@@ -330,12 +336,13 @@ class Operators:
 
     def _move(self, pending: PendingOperation, move: Move) -> None:
         layout, vault_id = self._around.layout, move.vault_id
+        by = operator_by(pending.call, self._around.now_ms())
 
         def failed(error: KnowledgeError) -> None:
             self._release(vault_id, None, lambda: pending.fail(error))
 
         def moved(how: Moved) -> None:
-            switch = self._around.authority.ask(SwitchStore(move), deadline=self._within(SWITCH_SECONDS))
+            switch = self._around.authority.ask(SwitchStore(move, by), deadline=self._within(SWITCH_SECONDS))
             _then(switch, lambda at: switched(how, at), undone)
 
         def undone(error: KnowledgeError) -> None:
@@ -398,6 +405,11 @@ class Operators:
             reply.add_done_callback(done)
 
         _then(root.start_child(caretaker_spec(vault_id)), started, fail)
+
+
+def operator_by(call: OperatorCall, at: int) -> By:
+    """What the audit says of an operator's request."""
+    return By(f"operator:{call.operator.id}", call.door, at)
 
 
 def _cancelled() -> Cancelled:

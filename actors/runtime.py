@@ -17,7 +17,8 @@ from typing import Final, TypeVar
 
 import orjson
 
-from actors.authority import Authority, AwaitView, BindAgent, EndRun, Permit, PermitGate, Policy, Unbound
+from actors.access import AccessDesk
+from actors.authority import Authority, AwaitView, BindAgent, EndRun, Memberships, Permit, PermitGate, Policy, Unbound
 from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
 from actors.maintenance import Maintenance, Pace, Schedule
@@ -36,6 +37,7 @@ from actors.supervision import (
     Tree,
     log_defect,
 )
+from messages.access import AccessRequest, DoctorRequest, RebuildRegistryRequest
 from messages.audience import require_well_formed
 from messages.envelope import Call, Deadline
 from messages.errors import (
@@ -48,6 +50,7 @@ from messages.errors import (
     ReadOnlyGrant,
     Restarting,
     Stopping,
+    StoreOpening,
     StoreUnavailable,
 )
 from messages.json_types import JsonObject
@@ -218,9 +221,10 @@ class Runtime:
         maintenance: Callable[[], Schedule] = lambda: Schedule(enabled=False),
         hub_percentile: Callable[[], float] = lambda: HUB_PERCENTILE_DEFAULT,
         workspace: Callable[[], Path | None] = lambda: None,
+        memberships: Memberships | None = None,
     ) -> None:
         """``policy``, ``maintenance``, ``hub_percentile`` and ``workspace`` are read again each time: what the
-        configuration says now."""
+        configuration says now; an unchanged policy is the same object. ``memberships``: where moves edit it."""
         self._workspace = workspace
         self._settings = settings or RuntimeSettings()
         self._hub_percentile = hub_percentile
@@ -232,7 +236,14 @@ class Runtime:
             [
                 ChildSpec(
                     AUTHORITY,
-                    partial(Authority, layout=layout, gate=self.gate, policy=policy, now_ms=now_ms),
+                    partial(
+                        Authority,
+                        layout=layout,
+                        gate=self.gate,
+                        policy=policy,
+                        now_ms=now_ms,
+                        memberships=memberships,
+                    ),
                     settings=ActorSettings(label="The access authority"),
                 ),
             ],
@@ -275,8 +286,10 @@ class Runtime:
                 maintenance=self._maintenance,
                 settings_of=self._store_settings,
                 git=self._settings.git,
+                now_ms=now_ms,
             )
         )
+        self._access = AccessDesk(self.gate, self._authority, now_ms)
         self._closing = threading.Event()
 
     # --- calls -----------------------------------------------------------------------------------------
@@ -303,11 +316,18 @@ class Runtime:
         self._watch(pending, call.deadline)
         if self._closing.is_set():
             pending.fail(Stopping("The runtime is stopping; the request did not run."))
-        else:
-            try:
+            return pending
+        request = call.request
+        try:
+            if isinstance(request, DoctorRequest | RebuildRegistryRequest):
+                # What they are for is a registry without which there is no view.
+                self._access.start(pending, request)
+            elif isinstance(request, AccessRequest):
+                self._when_ready(partial(self._access.start, pending, request), pending, call.deadline)
+            else:
                 self._when_ready(lambda: self._operators.start(pending), pending, call.deadline)
-            except KnowledgeError as error:
-                pending.fail(error)
+        except KnowledgeError as error:
+            pending.fail(error)
         return pending
 
     def subscribe(self, call: SubscribeCall, ready: Callable[[PendingEvent], None]) -> Subscription:
@@ -393,15 +413,14 @@ class Runtime:
     def _bound(self, validated: _Validated, pending: PendingCall) -> None:
         permit = self.gate.resolve(validated.call.audience, write=validated.writes)
         if isinstance(permit, Unbound):
-            raise InternalError("The agent's store was created and is not known to the authority.")
+            # It was created, and a move took the agent elsewhere at once.
+            raise StoreOpening("The agent's store changed while the call waited; the call did not run. Try again.")
         self._ask(validated, permit, pending)
 
     def _ask(self, validated: _Validated, permit: Permit, pending: PendingCall) -> None:
         if validated.writes and not permit.may_write:
             raise ReadOnlyGrant("This conversation may read the owner's memory, not save to it.")
-        layout = self.gate.layout_of(permit.vault_id)
-        if layout is None:
-            raise InternalError("The store of a permit is not known to the authority.")
+        layout = self.gate.place_of(permit)
         opened = self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
         opened.add_done_callback(
             lambda reply: _guarded(pending, reply, lambda handle: self._run(validated, permit, handle, pending))

@@ -15,12 +15,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, Protocol
 
-from actors.authority import Policy
+from actors.authority import Policy, SharedStore
 from actors.events import PendingEvent, Subscription
 from actors.maintenance import Schedule
 from actors.operators import PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from host_bridge.config import Configuration, ConfigurationFile
+from host_bridge.memberships import MembershipFile
 from host_bridge.owner.lock import OwnerLock, take_owner_lock
 from messages.audience import Audience
 from messages.envelope import Call, Deadline
@@ -73,6 +74,7 @@ class KnowledgeBridge:
         self._layout = Layout(resolve_state_dir(explicit))
         self._file = None if config is not None else ConfigurationFile(self._layout.configuration)
         self._fixed = config
+        self._policy_of: tuple[Configuration, Policy] | None = None
         self._own_lock = take_owner_lock(self._layout.root) if owner_lock is None else None
         try:
             self._runtime = Runtime(
@@ -82,6 +84,9 @@ class KnowledgeBridge:
                 maintenance=self._schedule,
                 hub_percentile=lambda: self.configuration.page_budgets.hub_percentile,
                 workspace=lambda: self.configuration.workspace,
+                memberships=None
+                if self._file is None
+                else MembershipFile(self._layout.configuration, self._file.take_over),
             )
         except BaseException:
             self._release()
@@ -194,19 +199,22 @@ class KnowledgeBridge:
         return Schedule(found.enabled, found.every, found.at)
 
     def _policy(self) -> Policy:
-        """What the configuration says of access now. Authority thread."""
+        """What the configuration says of access now; the same object while it says the same. Authority thread."""
         if self._file is not None:
             self._file.poll()
         current = self.configuration
-        return Policy(
-            agents=current.agent_ids,
-            named_stores=MappingProxyType(
-                {agent: stores for agent in current.agent_ids if (stores := current.named_stores_of(agent))}
-            ),
-            writes_enabled=current.writes_enabled,
-            operator_read=current.operator_read,
-            shared_gateway=current.gateway.shared,
-        )
+        if self._policy_of is None or self._policy_of[0] is not current:
+            policy = Policy(
+                agents=current.agent_ids,
+                stores=MappingProxyType(
+                    {name: SharedStore(store.agents, store.label) for name, store in current.stores.items()}
+                ),
+                writes_enabled=current.writes_enabled,
+                operator_read=current.operator_read,
+                shared_gateway=current.gateway.shared,
+            )
+            self._policy_of = current, policy
+        return self._policy_of[1]
 
 
 def _settings(configuration: Configuration) -> RuntimeSettings:

@@ -164,6 +164,14 @@ class ConfigurationFile:
         self.current = changed
         return True
 
+    def take_over(self, text: str) -> None:
+        """``text`` was just put into the file by us: it is in force from now on, whatever comes into the file next.
+
+        Raises as :func:`parse_configuration` does.
+        """
+        self.current = parse_configuration(text, self._path.name)
+        self._seen = ()
+
     def _changed_text(self) -> str | None:
         """The text when it may differ from the one read last; ``None`` when it does not or there is no file."""
         try:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field
 
+from messages.access import ACCESS_METHODS, AccessRequest
 from messages.arguments import Arguments, validate
 from messages.audience import AGENT_MAX_CHARS, Audience, parse_audience
 from messages.envelope import Cancellation, Deadline, new_correlation_id
@@ -119,7 +120,7 @@ OperatorRequest: TypeAlias = (
     | MaintenanceStatusRequest
 )
 
-OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest], Scope]]] = MappingProxyType(
+OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest | AccessRequest], Scope]]] = MappingProxyType(
     {
         OperatorStatusRequest.tool: (OperatorStatusRequest, "operator.read"),
         OperatorDiagnosticsRequest.tool: (OperatorDiagnosticsRequest, "operator.read"),
@@ -130,6 +131,7 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest], Scope]]] = Map
         RelocateStoreRequest.tool: (RelocateStoreRequest, "operator.admin"),
         RunMaintenanceRequest.tool: (RunMaintenanceRequest, "operator.admin"),
         MaintenanceStatusRequest.tool: (MaintenanceStatusRequest, "operator.admin"),
+        **ACCESS_METHODS,
     }
 )
 SUBSCRIBE: Final = "events.subscribe"
@@ -140,11 +142,13 @@ class OperatorCall:
     """One request of an operator on its way; the same envelope as a tool call's."""
 
     operator: Operator
-    request: OperatorRequest
+    request: OperatorRequest | AccessRequest
     agent: str | None
     deadline: Deadline
     cancellation: Cancellation = field(default_factory=Cancellation)
     correlation_id: str = field(default_factory=new_correlation_id)
+    door: str = "host"
+    """Where it came in, for the audit: ``socket`` when the connection itself says who asks."""
 
     @property
     def tool(self) -> str:
@@ -211,7 +215,8 @@ def parse_operator_call(method: str, params: JsonObject, *, peer: Operator | Non
     operator = peer if common.operator is None else parse_operator(common.operator)
     if operator is None:
         raise _nobody()
-    return OperatorCall(operator, request, common.agent, Deadline.after(common.deadline_ms / 1000))
+    door = "socket" if common.operator is None else "host"
+    return OperatorCall(operator, request, common.agent, Deadline.after(common.deadline_ms / 1000), door=door)
 
 
 def parse_subscription(params: JsonObject, *, caller: Audience | None, peer: Operator | None) -> SubscribeCall:

@@ -4,32 +4,34 @@ Guarantees: a store is entered before its folder is made, so that no folder is e
 binding, once made, never changes silently; a registry that is missing, emptied, damaged, foreign or of a newer format
 is refused and never made anew over existing stores. A store that was once ``made`` is never created again.
 
-Membership is the configuration's; identities, paths and bindings are here. :data:`FORMAT` is ``PRAGMA user_version``;
-an older one is brought forward in one transaction, after a copy of the file was made. The assignment journal, grants
-and audit come as tables of later formats; the tables of maintenance are :mod:`storage.maintenance_log`'s. One thread,
-that which opened it.
+Membership is the configuration's; identities, paths, bindings, the assignment journal (:mod:`storage.assignments`),
+grants (:mod:`storage.grants`) and the audit (:mod:`storage.registry_audit`) are here; the tables of maintenance are
+:mod:`storage.maintenance_log`'s. ``FORMAT`` is ``PRAGMA user_version``; an older one is brought forward in one
+transaction, after a copy of the file was made. One thread, that which opened it.
 
 Source: stores-and-access.md (Stores, Storage layout); decisions.md sections 1 (formats) and 6 (nothing is adopted).
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, assert_never
 
-from messages.errors import DuplicateIdentity, NotFound, StorageError, StoreUnavailable
-from storage import files
+from messages.errors import DuplicateIdentity, NotFound, StorageError
+from messages.json_types import JsonObject
+from storage import assignments, files, known_conversations, registry_audit
+from storage.assignments import Assignment
 from storage.faults import effect
+from storage.grants import Access, all_grants, remove_grant, set_grant
 from storage.layout import Layout, StoreLayout
-from storage.state.connection import Database, StorageCorrupt
-
-FORMAT: Final = 2
-SENTINEL_MAX_BYTES: Final = 1024
+from storage.registry_audit import By
+from storage.registry_schema import FIRST, FORMAT, FORWARD
+from storage.registry_sentinel import read_sentinel, refused_registry, write_sentinel
+from storage.state.connection import CommitUncertain, Database, StorageCorrupt
 
 FAULT_POINTS: Final = (
     ("registry.folder", "making the state folder, or looking at it"),
@@ -42,64 +44,26 @@ FAULT_POINTS: Final = (
     ("registry.create.commit", "making the registry's tables durable"),
     ("registry.change.begin", "beginning a change of the registry"),
     ("registry.change.commit", "making a change of the registry durable"),
+    ("registry.assignment.begin.begin", "beginning to note a change of membership"),
+    ("registry.assignment.begin.commit", "making that note durable"),
+    ("registry.assignment.finish.begin", "beginning to bind what the configuration says by now"),
+    ("registry.assignment.finish.commit", "making the bindings durable"),
+    ("registry.assignment.drop.begin", "beginning to drop a change that did not come"),
+    ("registry.assignment.drop.commit", "making that durable"),
+    ("registry.grant.begin", "beginning to change a grant"),
+    ("registry.grant.commit", "making a grant, or its end, durable"),
+    ("registry.seen.begin", "beginning to note which conversations called"),
+    ("registry.seen.commit", "committing that"),
     ("registry.copy.stage", "removing a copy of the registry that a crash cut short"),
     ("registry.copy.sync", "making the copy of an older registry durable"),
     ("registry.copy.place", "giving the copy of an older registry its name"),
     ("registry.forward.begin", "beginning to bring the registry's tables forward"),
     ("registry.forward.commit", "making the registry's newer tables durable"),
-    ("registry.sentinel.read", "reading registry.id"),
-    ("registry.sentinel.read.read", "reading the bytes of registry.id"),
-    ("registry.sentinel.read.stat", "checking that registry.id held still"),
-    ("registry.sentinel.stage.open", "creating the next registry.id beside the old one"),
-    ("registry.sentinel.stage.write", "writing the next registry.id"),
-    ("registry.sentinel.sync", "making the text of registry.id durable"),
-    ("registry.sentinel.place", "giving registry.id its name"),
-    ("registry.sentinel.unlink", "removing a staged registry.id that a crash left"),
     ("registry.sync", "making the names in the state folder durable"),
     ("registry.stores", "listing the folders of stores"),
 )
 
-_SCHEMA: Final = """
-CREATE TABLE meta (
-    one         INTEGER PRIMARY KEY CHECK (one = 1),
-    registry_id TEXT NOT NULL,                          -- also in registry.id
-    created_at  INTEGER NOT NULL
-) STRICT;
-CREATE TABLE store (
-    vault_id    TEXT PRIMARY KEY,
-    location    TEXT NOT NULL UNIQUE,                   -- below knowledge/ where it can be, else absolute
-    made        INTEGER NOT NULL DEFAULT 0 CHECK (made IN (0, 1)),
-    created_at  INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE binding (
-    kind        TEXT NOT NULL CHECK (kind IN ('isolated', 'named')),
-    holder      TEXT NOT NULL,                          -- an agent id, or a store's configured name
-    vault_id    TEXT NOT NULL UNIQUE REFERENCES store(vault_id),
-    PRIMARY KEY (kind, holder)
-) STRICT, WITHOUT ROWID;
-PRAGMA user_version = 1;
-"""
-_FORWARD: Final = {
-    2: """
-CREATE TABLE maintenance_schedule (
-    one         INTEGER PRIMARY KEY CHECK (one = 1),
-    rule        TEXT NOT NULL,                          -- what `next_at` was reckoned from; another one: reckon anew
-    next_at     INTEGER
-) STRICT;
-CREATE TABLE maintenance_run (                          -- the last one only
-    one         INTEGER PRIMARY KEY CHECK (one = 1),
-    body        TEXT NOT NULL                           -- JSON: times, outcome, counts; never text of a record
-) STRICT;
-CREATE TABLE maintenance_store (                        -- the last result of each store
-    vault_id    TEXT PRIMARY KEY REFERENCES store(vault_id) ON DELETE CASCADE,
-    body        TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-PRAGMA user_version = 2;
-""",
-}
-"""The statements that lead to each later format from the one before."""
 _STAGED_COPY: Final = ".registry.copy"
-_STAGED_SENTINEL: Final = ".registry.id.new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +97,17 @@ class StoreEntry:
 class Registry:
     """The open registry of one state directory."""
 
-    __slots__ = ("_database", "_layout", "registry_id")
+    __slots__ = ("_database", "_file", "_layout", "changes", "registry_id")
 
     def __init__(self, layout: Layout, database: Database, registry_id: str) -> None:
         self._layout = layout
         self._database = database
         self.registry_id = registry_id
+        with effect("registry.folder"):
+            status = os.stat(layout.registry)
+        self._file = status.st_dev, status.st_ino
+        self.changes = 0
+        """Rises with each change, so that a reader knows when to read again."""
 
     @classmethod
     def open(cls, layout: Layout, *, at: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Registry:
@@ -160,40 +129,41 @@ class Registry:
 
     @classmethod
     def _open(cls, layout: Layout, folder: int, at: int, new_id: Callable[[], uuid.UUID]) -> Registry:
-        sentinel = _read_sentinel(folder)
+        sentinel = read_sentinel(folder)
         found = files.stat_entry(folder, layout.registry.name, at="registry.folder")
-        used = sentinel is not None or bool(_folders(layout))
+        used = sentinel is not None or bool(store_folders(layout))
         if found is None and used:
-            raise _refused("registry_missing", "registry.sqlite is missing, but stores exist")
+            raise refused_registry("registry_missing", "registry.sqlite is missing, but stores exist")
         try:
             registry_id = None if found is None or not found.st_size else _identity_on_disk(layout.registry)
             if registry_id is None and used:
-                raise _refused("registry_emptied", "registry.sqlite is empty, but stores exist")
+                raise refused_registry("registry_emptied", "registry.sqlite is empty, but stores exist")
             if sentinel is not None and sentinel != registry_id:
-                raise _refused("registry_foreign", "registry.sqlite and registry.id belong to different registries")
+                what = "registry.sqlite and registry.id belong to different registries"
+                raise refused_registry("registry_foreign", what)
             database = Database.open(layout.registry, point_prefix="registry", create=True)
         except StorageCorrupt as error:
-            raise _refused("registry_damaged", "registry.sqlite is damaged") from error
+            raise refused_registry("registry_damaged", "registry.sqlite is damaged") from error
         try:
             if registry_id is None:
                 registry_id = str(new_id())
                 with database.transaction(full=True, point="registry.create"):
-                    database.execute_script(_SCHEMA)
-                    for script in _FORWARD.values():
+                    database.execute_script(FIRST)
+                    for script in FORWARD.values():
                         database.execute_script(script)
                     database.execute("INSERT INTO meta VALUES (1, ?, ?)", (registry_id, at))
                 files.fsync(folder, at="registry.sync")
             elif database.user_version() < FORMAT:
                 _bring_forward(database, folder)
             registry = cls(layout, database, registry_id)
-            if not registry.entries() and _folders(layout):
-                raise _refused("registry_emptied", "registry.sqlite lists no store, but stores exist")
+            if not registry.entries() and store_folders(layout):
+                raise refused_registry("registry_emptied", "registry.sqlite lists no store, but stores exist")
             if sentinel is None:
                 # Last: a sentinel promises that there is a registry to be missed.
-                _write_sentinel(folder, registry_id)
+                write_sentinel(folder, registry_id)
         except StorageCorrupt as error:
             database.close()
-            raise _refused("registry_damaged", "registry.sqlite is damaged") from error
+            raise refused_registry("registry_damaged", "registry.sqlite is damaged") from error
         except BaseException:
             database.close()
             raise
@@ -201,7 +171,7 @@ class Registry:
 
     def find(self, holder: Holder) -> StoreEntry | None:
         """The store bound to ``holder``, or ``None``; never creates anything."""
-        return next(iter(self._select("b.kind = ? AND b.holder = ?", *_columns(holder))), None)
+        return next(iter(self._select("b.kind = ? AND b.holder = ?", *columns_of(holder))), None)
 
     def entry(self, vault_id: str) -> StoreEntry | None:
         """The registered store with that identity."""
@@ -211,19 +181,33 @@ class Registry:
         """Every registered store, unassigned ones included, in the order of their creation."""
         return self._select("1")
 
-    def ensure(self, holder: Holder, *, at: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> StoreEntry:
+    def bound(self) -> dict[Holder, StoreEntry]:
+        """Every holder with its store."""
+        return {entry.holder: entry for entry in self.entries() if entry.holder is not None}
+
+    def ensure(
+        self, holder: Holder, *, at: int, by: str = "", new_id: Callable[[], uuid.UUID] = uuid.uuid4
+    ) -> StoreEntry:
         """The store bound to ``holder``; where there is none, a new one, durable before its folder exists.
+
+        ``by`` is the agent whose use creates it, for the audit.
 
         The caller creates the store when ``made`` is false, then calls :meth:`mark_made`.
         """
         found = self.find(holder)
         if found is not None:
             return found
+        self._require_in_place()
         vault_id = str(new_id())
         location = self._layout.new_store(vault_id).root.relative_to(self._layout.root).as_posix()
         with self._database.transaction(full=True, point="registry.change"):
             self._database.execute("INSERT INTO store VALUES (?, ?, 0, ?)", (vault_id, location, at))
-            self._database.execute("INSERT INTO binding VALUES (?, ?, ?)", (*_columns(holder), vault_id))
+            self._database.execute("INSERT INTO binding VALUES (?, ?, ?)", (*columns_of(holder), vault_id))
+            kind, name = columns_of(holder)
+            registry_audit.note(
+                self._database, By(by, "tool", at), "store.create", {"vaultId": vault_id, "kind": kind, "holder": name}
+            )
+        self.changes += 1
         created = self.entry(vault_id)
         assert created is not None
         return created
@@ -233,16 +217,17 @@ class Registry:
         with self._database.transaction(full=True, point="registry.change"):
             if not self._database.execute("UPDATE store SET made = 1 WHERE vault_id = ?", (vault_id,)):
                 raise NotFound(f"No store {vault_id} is registered.", vaultId=vault_id)
+        self.changes += 1
 
-    def register(self, vault_id: str, root: Path, *, at: int) -> StoreEntry:
+    def register(self, vault_id: str, root: Path, *, at: int, by: By | None = None) -> StoreEntry:
         """Enter an existing store at a place of its own, bound to nobody: only on a person's explicit order.
 
         Raises:
             DuplicateIdentity: a store of that identity, or at that place, is registered already.
         """
-        location = self._location(root)
+        location = location_of(self._layout, root)
         for entry in self.entries():
-            if entry.vault_id == vault_id or self._location(entry.layout.root) == location:
+            if entry.vault_id == vault_id or location_of(self._layout, entry.layout.root) == location:
                 raise DuplicateIdentity(
                     f"The store {entry.vault_id} is registered at {entry.layout.root}; a second copy of it, or another "
                     "store at that place, is not taken in.",
@@ -250,11 +235,13 @@ class Registry:
                 )
         with self._database.transaction(full=True, point="registry.change"):
             self._database.execute("INSERT INTO store VALUES (?, ?, 1, ?)", (vault_id, location, at))
+            registry_audit.note(self._database, by or By("", "", at), "store.register", {"vaultId": vault_id})
+        self.changes += 1
         created = self.entry(vault_id)
         assert created is not None
         return created
 
-    def relocate(self, vault_id: str, root: Path) -> StoreEntry:
+    def relocate(self, vault_id: str, root: Path, *, by: By | None = None) -> StoreEntry:
         """The store lies at ``root`` from now on; one durable transaction. The folder is there already.
 
         Raises:
@@ -266,9 +253,12 @@ class Registry:
             raise DuplicateIdentity(f"The store {other} is registered at or around that place.", vaultId=other)
         with self._database.transaction(full=True, point="registry.change"):
             if not self._database.execute(
-                "UPDATE store SET location = ? WHERE vault_id = ?", (self._location(root), vault_id)
+                "UPDATE store SET location = ? WHERE vault_id = ?", (location_of(self._layout, root), vault_id)
             ):
                 raise NotFound(f"No store {vault_id} is registered.", vaultId=vault_id)
+            if by is not None:
+                registry_audit.note(self._database, by, "store.relocate", {"vaultId": vault_id})
+        self.changes += 1
         moved = self.entry(vault_id)
         assert moved is not None
         return moved
@@ -285,16 +275,79 @@ class Registry:
     def strangers(self) -> tuple[Path, ...]:
         """Folders below ``stores/`` that no entry names: reported to a person, never opened."""
         known = {entry.layout.root for entry in self.entries()}
-        return tuple(sorted(path for path in _folders(self._layout) if path not in known))
+        return tuple(sorted(path for path in store_folders(self._layout) if path not in known))
+
+    # --- who uses which store, and which conversation reads it ----------------------------------------
+
+    def unfinished(self) -> Assignment | None:
+        """The move that a crash left between the configuration and the bindings."""
+        return assignments.pending(self._database)
+
+    def begin(self, assignment: Assignment) -> None:
+        """See :mod:`storage.assignments`."""
+        self._require_in_place()
+        assignments.begin(self._database, assignment)
+
+    def finish(self, assignment: Assignment) -> None:
+        """The configuration has it: bind."""
+        assignments.finish(self._database, assignment)
+        self.changes += 1
+
+    def drop(self) -> None:
+        """The configuration has it not."""
+        assignments.drop(self._database)
+
+    def grants(self) -> dict[str, Mapping[str, Access]]:
+        """Agent -> session key -> access."""
+        return all_grants(self._database)
+
+    def grant(self, agent: str, session_key: str, access: Access | None, by: By) -> bool:
+        """Give this access, or take it away (``None``); whether that changed anything. Raises ``LimitExceeded``."""
+        self._require_in_place()
+        if access is None:
+            changed = remove_grant(self._database, agent, session_key, by)
+        else:
+            changed = set_grant(self._database, agent, session_key, access, by)
+        self.changes += changed
+        return changed
+
+    def note_seen(self, seen: Mapping[tuple[str, str], int]) -> None:
+        """Note when these conversations called; may be lost with the power. Old ones and too many go.
+
+        Raises ``StorageError``, however the commit failed: nothing depends on it.
+        """
+        try:
+            with self._database.transaction(full=False, point="registry.seen"):
+                known_conversations.note(self._database, seen)
+        except CommitUncertain as error:
+            raise StorageError("Which conversations called could not be noted.", reason="io") from error
+
+    def conversations(self, agent: str) -> dict[str, int]:
+        """The agent's known conversations by session key, with when each called last; the newest first."""
+        return known_conversations.of(self._database, agent)
+
+    def audit(self, *, limit: int) -> list[JsonObject]:
+        """The newest rows of the audit first."""
+        return registry_audit.rows(self._database, limit=limit)
 
     def close(self) -> None:
         """Close the connection; idempotent."""
         self._database.close()
 
-    def _location(self, root: Path) -> str:
-        absolute = Path(os.path.realpath(root))
-        home = Path(os.path.realpath(self._layout.root))
-        return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else absolute.as_posix()
+    def in_place(self) -> bool:
+        """Whether ``registry.sqlite`` is still the file that is open: what is written into one that lost its name is
+        lost with the process."""
+        with effect("registry.folder"):
+            try:
+                found = os.stat(self._layout.registry)
+            except FileNotFoundError:
+                return False
+        return (found.st_dev, found.st_ino) == self._file
+
+    def _require_in_place(self) -> None:
+        """Raises ``StoreUnavailable`` (``reason`` ``registry_missing``)."""
+        if not self.in_place():
+            raise refused_registry("registry_missing", "registry.sqlite was removed or replaced while it was open")
 
     def _select(self, condition: str, *parameters: str) -> tuple[StoreEntry, ...]:
         rows = self._database.query(
@@ -310,7 +363,15 @@ class Registry:
         )
 
 
-def _columns(holder: Holder) -> tuple[Literal["isolated", "named"], str]:
+def location_of(layout: Layout, root: Path) -> str:
+    """How a store's place is written: below ``knowledge/`` where it can be, so that the state directory may move."""
+    absolute = Path(os.path.realpath(root))
+    home = Path(os.path.realpath(layout.root))
+    return absolute.relative_to(home).as_posix() if absolute.is_relative_to(home) else absolute.as_posix()
+
+
+def columns_of(holder: Holder) -> tuple[Literal["isolated", "named"], str]:
+    """The columns of a binding."""
     match holder:
         case Isolated(agent):
             return "isolated", agent
@@ -330,10 +391,11 @@ def _identity_on_disk(path: Path) -> str | None:
     try:
         version = database.user_version()
         if version > FORMAT:
-            raise _refused("newer_format", f"registry.sqlite has format {version}, this program knows up to {FORMAT}")
+            what = f"registry.sqlite has format {version}, this program knows up to {FORMAT}"
+            raise refused_registry("newer_format", what)
         if version == 0:
             if database.query("SELECT 1 FROM sqlite_schema LIMIT 1"):
-                raise _refused("registry_foreign", "registry.sqlite is a database of another program")
+                raise refused_registry("registry_foreign", "registry.sqlite is a database of another program")
             return None
         row = database.query_one("SELECT registry_id FROM meta")
         return None if row is None else str(row[0])
@@ -355,11 +417,12 @@ def _bring_forward(database: Database, folder: int) -> None:
     files.rename_over(folder, _STAGED_COPY, f"{database.path.name}.format-{older}", at="registry.copy.place")
     files.fsync(folder, at="registry.sync")
     with database.transaction(full=True, point="registry.forward"):
-        for script in (_FORWARD[number] for number in range(older + 1, FORMAT + 1)):
+        for script in (FORWARD[number] for number in range(older + 1, FORMAT + 1)):
             database.execute_script(script)
 
 
-def _folders(layout: Layout) -> list[Path]:
+def store_folders(layout: Layout) -> list[Path]:
+    """The folders below ``stores/``, whoever made them."""
     with effect("registry.stores"):
         try:
             with os.scandir(layout.stores) as entries:
@@ -368,37 +431,14 @@ def _folders(layout: Layout) -> list[Path]:
             return []
 
 
-def _read_sentinel(folder: int) -> str | None:
-    try:
-        data, _ = files.read_file(folder, "registry.id", limit=SENTINEL_MAX_BYTES, at="registry.sentinel.read")
-    except FileNotFoundError:
-        return None
-    except files.UnsafeFile as error:
-        raise _refused("registry_foreign", f"registry.id is not a plain file ({error.reason})") from error
-    return data.decode("utf-8", "replace").strip()
-
-
-def _write_sentinel(folder: int, registry_id: str) -> None:
-    files.unlink(folder, _STAGED_SENTINEL, at="registry.sentinel.unlink")
-    staged = files.create_file(
-        folder, _STAGED_SENTINEL, f"{registry_id}\n".encode(), mode=0o600, at="registry.sentinel.stage"
-    )
-    try:
-        files.fsync(staged, at="registry.sentinel.sync")
-    finally:
-        files.close(staged)
-    try:
-        files.move(folder, _STAGED_SENTINEL, folder, "registry.id", at="registry.sentinel.place")
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOSYS):
-            raise StorageError(f"registry.id cannot be written: {error.strerror}") from error
-        with effect("registry.sentinel.place"):
-            os.rename(_STAGED_SENTINEL, "registry.id", src_dir_fd=folder, dst_dir_fd=folder)
-    files.fsync(folder, at="registry.sync")
-
-
-def _refused(reason: str, what: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{what}. Put the matching registry.sqlite and registry.id back from a backup. Nothing was changed.",
-        reason=reason,
-    )
+__all__ = [
+    "FORMAT",
+    "Holder",
+    "Isolated",
+    "Named",
+    "Registry",
+    "StoreEntry",
+    "columns_of",
+    "location_of",
+    "store_folders",
+]

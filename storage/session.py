@@ -234,6 +234,13 @@ class PartitionSession:
         self._scanned = True
         self._accept_deletions = False
 
+    def confirm(self) -> None:
+        """After a query: the vault, the partition's folder, the database and ``vault.json`` are still those that it
+        was answered from. Raises ``StoreUnavailable`` and the fail-closed errors.
+        """
+        self._publisher.verify()
+        self._watch.require_same()
+
     def read_again(self, paths: Collection[str], check: Callable[[], None] = lambda: None) -> None:
         """Take over what these files hold, whatever their stamps say: a write through a mapping may leave no trace.
 

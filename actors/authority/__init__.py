@@ -1,8 +1,13 @@
 """Who may reach what: the authority publishes a view, and the gate decides from it at every step."""
 
-from actors.authority.authority import Authority, AwaitView, BindAgent, EndRun, Policy, Reload
+from actors.authority.assigning import MoveAgent
+from actors.authority.authority import Authority, AwaitView, BindAgent, EndRun, ReadAudit, Reload
+from actors.authority.doctor import Examine, RebuildRegistry
 from actors.authority.gate import PermitGate
+from actors.authority.granting import ChangeGrant, ListGrants
+from actors.authority.inventory import ListStores
 from actors.authority.permit import Permit
+from actors.authority.policy import Memberships, Policy, SharedStore
 from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.view import AuthorityView, Membership, Unbound, resolve
 
@@ -11,13 +16,22 @@ __all__ = [
     "AuthorityView",
     "AwaitView",
     "BindAgent",
+    "ChangeGrant",
     "EndRun",
+    "Examine",
+    "ListGrants",
+    "ListStores",
     "Membership",
+    "Memberships",
+    "MoveAgent",
     "Permit",
     "PermitGate",
     "PlanMove",
     "Policy",
+    "ReadAudit",
+    "RebuildRegistry",
     "Reload",
+    "SharedStore",
     "SwitchStore",
     "Unbound",
     "resolve",

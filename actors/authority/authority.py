@@ -7,19 +7,26 @@ Source: DESIGN.md (The tree), decisions.md section 6, stores-and-access.md (Stor
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from actors.authority import relocations
+from actors.authority import assigning, relocations
+from actors.authority.assigning import MoveAgent
+from actors.authority.doctor import Examine, RebuildRegistry, examination, made_anew
 from actors.authority.gate import PermitGate
+from actors.authority.granting import ChangeGrant, ListGrants, change, listed
+from actors.authority.inventory import ListStores, inventory
+from actors.authority.policy import Memberships, Policy, holder_of, memberships
 from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.view import AuthorityView, Membership
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Request
-from messages.errors import Denied, InternalError, RevocationPending, StoreUnavailable
+from messages.errors import Denied, InternalError, KnowledgeError, RevocationPending, StorageError, StoreUnavailable
+from messages.json_types import JsonObject
 from storage.layout import Layout, StoreLayout
-from storage.registry import Holder, Isolated, Named, Registry
+from storage.registry import Registry
 from storage.session import StoreSession
 
 logger = logging.getLogger(__name__)
@@ -28,17 +35,8 @@ VIEW_LIFE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 0.5
 BARRIER_SECONDS: Final = 10.0
 BARRIER_POLL_SECONDS: Final = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the configuration says of access: agents, and the named stores that each is listed in."""
-
-    agents: tuple[str, ...] = ("main",)
-    named_stores: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    writes_enabled: bool = True
-    operator_read: bool = True
-    shared_gateway: bool = False
+SEEN_AGAIN_MS: Final = 3_600_000
+SEEN_KEPT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +59,13 @@ class EndRun(Request[bool]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAudit(Request[JsonObject]):
+    """The newest rows of the audit first."""
+
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
     """Read the configuration again; takes effect for the next check, and is no barrier."""
 
@@ -74,6 +79,7 @@ class _Renew:
 class _AwaitBarrier:
     envelope: Envelope
     until: float
+    answer: object
 
 
 class Authority(GuardedActor):
@@ -86,14 +92,19 @@ class Authority(GuardedActor):
         gate: PermitGate,
         policy: Callable[[], Policy],
         now_ms: Callable[[], int],
+        memberships: Memberships | None = None,
     ) -> None:
+        """``memberships`` is where moves edit the configuration; without it they are refused."""
         super().__init__(context)
+        self._memberships = memberships
         self._layout = layout
         self._gate = gate
         self._read_policy = policy
         self._now_ms = now_ms
         self._registry: Registry | None = None
         self._published: AuthorityView | None = None
+        self._seen_at: dict[tuple[str, str], int] = {}
+        self._content_of: tuple[Policy, Registry, int, frozenset[str]] | None = None
 
     def on_ready(self) -> None:
         """A registry that a person has to put right first is no defect that a restart could mend: nothing is
@@ -104,6 +115,8 @@ class Authority(GuardedActor):
     def on_ended(self) -> None:
         self._gate.withdraw_view()
         if self._registry is not None:
+            with suppress(KnowledgeError):
+                self._note_seen()
             self._registry.close()
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
@@ -113,16 +126,38 @@ class Authority(GuardedActor):
                 return True
             case PlanMove():
                 return relocations.plan(self._open(), message)
-            case SwitchStore(move):
-                moved = relocations.switch(self._open(), move)
+            case SwitchStore(move, by):
+                moved = relocations.switch(self._open(), move, by)
                 self._publish()
                 return moved
             case BindAgent(agent):
                 return self._bind(agent)
+            case MoveAgent():
+                answer = assigning.move(self._open(), self._memberships, self._read_policy(), message)
+                self._publish()
+                return self._barrier(envelope, answer)
+            case ListStores(operator):
+                self._publish()  # what is shown is what decides
+                return inventory(self._open(), self._read_policy(), operator)
+            case ListGrants(agent):
+                self._note_seen()
+                return listed(self._open(), self._read_policy(), agent)
+            case ChangeGrant():
+                answer = change(self._open(), self._read_policy(), message)
+                self._publish()
+                return self._barrier(envelope, answer)
+            case Examine():
+                return examination(self._layout, self._try_open(), self._read_policy())
+            case RebuildRegistry():
+                made = made_anew(self._layout, self._try_open(), message)
+                self._publish()
+                return made
+            case ReadAudit(limit):
+                return {"rows": [*self._open().audit(limit=limit)]}
             case EndRun(run_id):
                 self._gate.end_run(run_id)
                 self._publish()
-                return self._barrier(envelope)
+                return self._barrier(envelope, True)
             case _:
                 raise InternalError(f"The authority takes no {type(message).__name__}.")
 
@@ -143,16 +178,30 @@ class Authority(GuardedActor):
     def _renew(self) -> None:
         try:
             self._publish()
+            self._note_seen()
         except StoreUnavailable as refusal:
             logger.error("the registry cannot be opened", extra={"reason": refusal.fields.get("reason")})
+        except StorageError as error:
+            logger.warning("conversations were not noted", extra={"reason": error.fields.get("reason")})
+
+    def _note_seen(self) -> None:
+        """Keep which conversations called, one commit for each at most once in an hour."""
+        seen = self._gate.take_seen()
+        new = {key: at for key, at in seen.items() if at - self._seen_at.get(key, 0) >= SEEN_AGAIN_MS}
+        if not new:
+            return
+        self._open().note_seen(new)
+        self._seen_at.update(new)
+        if len(self._seen_at) > SEEN_KEPT:
+            self._seen_at = dict(new)
 
     def _bind(self, agent: str) -> StoreLayout:
         registry = self._open()
         policy = self._read_policy()
-        holder = _holder_of(policy, agent)
+        holder = holder_of(policy, memberships(policy.stores), agent)
         if holder is None:
             raise Denied("This agent has no access to a knowledge store here.")
-        entry = registry.ensure(holder, at=self._now_ms())
+        entry = registry.ensure(holder, at=self._now_ms(), by=agent)
         if not entry.made:
             StoreSession.create(entry.layout, entry.vault_id)
             registry.mark_made(entry.vault_id)
@@ -163,43 +212,56 @@ class Authority(GuardedActor):
         """Publish the view; a new epoch only when something changed, else the old one with a longer life."""
         policy = self._read_policy()
         registry = self._open()
+        ended_runs = self._gate.ended_runs
+        content_of = (policy, registry, registry.changes, ended_runs)
+        last = self._published
+        if last is None or self._content_of is None or not _same(content_of, self._content_of):
+            view = self._view(policy, registry, ended_runs)
+            same = last is not None and view.content() == last.content()
+        else:
+            # Nothing that decides has changed: the usual case, twice a second, however many agents there are.
+            view, same = last, True
+        epoch = last.epoch if same and last is not None else self._gate.next_epoch()
+        view = replace(view, epoch=epoch, valid_until=self.context.clock.monotonic() + VIEW_LIFE_SECONDS)
+        self._gate.publish(view)
+        self._published = view
+        self._content_of = content_of
+
+    def _view(self, policy: Policy, registry: Registry, ended_runs: frozenset[str]) -> AuthorityView:
+        """What the configuration and the registry say now."""
         members: dict[str, Membership] = {}
         layouts: dict[str, StoreLayout] = {}
+        bound = registry.bound()
+        listed_in = memberships(policy.stores)
         for agent in policy.agents:
-            stores = policy.named_stores.get(agent, ())
-            holder = _holder_of(policy, agent)
+            holder = holder_of(policy, listed_in, agent)
             if holder is None:
-                members[agent] = Membership(ambiguous=stores)
+                members[agent] = Membership(ambiguous=listed_in[agent])
                 continue
-            entry = registry.find(holder)
+            entry = bound.get(holder)
             # A store that is registered but not made yet is created again on its next use.
             known = entry if entry is not None and entry.made else None
             members[agent] = Membership(vault_id=None if known is None else known.vault_id)
             if known is not None:
                 layouts[known.vault_id] = known.layout
-        ended_runs = self._gate.ended_runs
-        rights = (policy.writes_enabled, policy.operator_read, policy.shared_gateway)
-        content = (rights, members, layouts, ended_runs)
-        last = self._published
-        same = last is not None and content == (last.rights, last.members, last.layouts, last.ended_runs)
-        view = AuthorityView(
-            epoch=last.epoch if same and last is not None else self._gate.next_epoch(),
-            valid_until=self.context.clock.monotonic() + VIEW_LIFE_SECONDS,
+        return AuthorityView(
+            epoch=0,
+            valid_until=0.0,
             writes_enabled=policy.writes_enabled,
             members=MappingProxyType(members),
             layouts=MappingProxyType(layouts),
             ended_runs=ended_runs,
             operator_read=policy.operator_read,
             shared_gateway=policy.shared_gateway,
+            grants=MappingProxyType(registry.grants()),
         )
-        self._gate.publish(view)
-        self._published = view
 
-    def _barrier(self, envelope: Envelope) -> object:
+    def _barrier(self, envelope: Envelope, answer: object) -> object:
+        """``answer``, once nobody inside holds more than the published view gives."""
         if self._gate.await_barrier(0):
-            return True
+            return answer
         until = self.context.clock.monotonic() + BARRIER_SECONDS
-        self.context.start_timer(BARRIER_POLL_SECONDS, _AwaitBarrier(envelope, until), envelope)
+        self.context.start_timer(BARRIER_POLL_SECONDS, _AwaitBarrier(envelope, until, answer), envelope)
         return PARKED
 
     def _await_barrier(self, waiting: _AwaitBarrier) -> None:
@@ -207,7 +269,7 @@ class Authority(GuardedActor):
         if reply is None or reply.done():
             return
         if self._gate.await_barrier(0):
-            reply.succeed(True)
+            reply.succeed(waiting.answer)
         elif self.context.clock.monotonic() >= waiting.until:
             reply.fail(
                 RevocationPending(
@@ -218,12 +280,24 @@ class Authority(GuardedActor):
         else:
             self.context.start_timer(BARRIER_POLL_SECONDS, waiting, waiting.envelope)
 
+    def _try_open(self) -> Registry | StoreUnavailable:
+        try:
+            return self._open()
+        except StoreUnavailable as refusal:
+            return refusal
+
     def _open(self) -> Registry:
-        """Raises ``StoreUnavailable`` for a registry that is missing, damaged or foreign."""
+        """Raises ``StoreUnavailable`` for a registry that is missing, damaged or foreign, also since it was opened."""
+        if self._registry is not None and not self._registry.in_place():
+            logger.warning("registry.sqlite was removed or replaced; it is opened anew")
+            self._gate.withdraw_view()
+            self._registry.close()
+            self._registry = None
         if self._registry is None:
             registry = Registry.open(self._layout, at=self._now_ms())
             try:
-                relocations.recover(self._layout, registry)
+                relocations.recover(self._layout, registry, self._now_ms())
+                assigning.recover(registry, self._memberships, self._read_policy())
             except BaseException:
                 registry.close()
                 raise
@@ -231,11 +305,8 @@ class Authority(GuardedActor):
         return self._registry
 
 
-def _holder_of(policy: Policy, agent: str) -> Holder | None:
-    """Whose store an agent uses; ``None`` when it is unknown or listed in several named stores."""
-    if agent not in policy.agents:
-        return None
-    stores = policy.named_stores.get(agent, ())
-    if len(stores) > 1:
-        return None
-    return Named(stores[0]) if stores else Isolated(agent)
+def _same(
+    content: tuple[Policy, Registry, int, frozenset[str]], last: tuple[Policy, Registry, int, frozenset[str]]
+) -> bool:
+    """Whether a view of the one is a view of the other; a policy that did not change is the same object."""
+    return content[0] is last[0] and content[1] is last[1] and content[2:] == last[2:]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Final
 
 from actors.authority.permit import Inspection, Permit, Upkeep
 from actors.authority.view import (
@@ -24,10 +25,13 @@ from actors.authority.view import (
     resolve_operator,
     resolve_upkeep,
 )
-from messages.audience import Audience
-from messages.errors import Denied, KnowledgeError, Restarting
+from messages.audience import Audience, Conversation, originating
+from messages.errors import Denied, KnowledgeError, Restarting, StoreOpening
 from messages.operator import Operator, Scope
 from storage.layout import StoreLayout
+
+SEEN_MAX: Final = 10_000
+"""Conversations that are remembered between two renewals of the view."""
 
 
 def utc_now() -> datetime:
@@ -49,6 +53,7 @@ class PermitGate:
         self._tokens = itertools.count()
         self._epoch = 0
         self._ended_runs: frozenset[str] = frozenset()
+        self._seen: dict[tuple[str, str], int] = {}
 
     # --- the authority's side -------------------------------------------------------------------------
 
@@ -82,6 +87,13 @@ class PermitGate:
         """Where the current view says that a store lies."""
         return self._current().layouts.get(vault_id)
 
+    def place_of(self, permit: Permit) -> StoreLayout:
+        """Where the store of a permit lies. Raises ``StoreOpening`` when a move came between: it did not run."""
+        layout = self.layout_of(permit.vault_id)
+        if layout is None:
+            raise StoreOpening("The agent's store changed while the call waited; the call did not run. Try again.")
+        return layout
+
     def withdraw_view(self) -> None:
         """Refuse everything until a view is published again. Any thread; used when the authority ends."""
         with self._changed:
@@ -112,7 +124,18 @@ class PermitGate:
     def resolve(self, audience: Audience | None, *, write: bool) -> Permit | Unbound:
         """The permit for this audience now. Raises the refusals of :func:`actors.authority.view.resolve`,
         and ``Restarting`` while no authority vouches for a view."""
-        return resolve(self._current(), audience, write=write, now=self._now())
+        now = self._now()
+        found = resolve(self._current(), audience, write=write, now=now)
+        assert audience is not None
+        origin = originating(audience)
+        if isinstance(origin, Conversation) and len(self._seen) < SEEN_MAX:
+            self._seen[origin.agent, origin.session_key] = round(now.timestamp() * 1000)
+        return found
+
+    def take_seen(self) -> dict[tuple[str, str], int]:
+        """Agent and session key of the conversations that were let in since the last time, and when (UTC ms)."""
+        seen, self._seen = self._seen, {}
+        return seen
 
     def resolve_upkeep(self, upkeep: Upkeep, *, write: bool) -> Permit:
         """The same for the runtime itself, when it looks after a store."""
@@ -134,6 +157,10 @@ class PermitGate:
         require_scope(view, operator, scope)
         if vault_id is not None and not may_move(view, operator, vault_id):
             raise Denied("This store is not among those of this operator's agents.", vaultId=vault_id)
+
+    def first_agent(self, operator: Operator) -> str | None:
+        """The first of the host's agents that is in the operator's role."""
+        return next((a for a in self._current().members if operator.agents is None or a in operator.agents), None)
 
     def check(self, permit: Permit, *, write: bool) -> None:
         """Raise unless the right still stands. Costs one comparison while the epoch is unchanged."""

@@ -13,6 +13,7 @@ from messages.errors import NotFound
 from storage import relocation
 from storage.layout import Layout, StoreLayout
 from storage.registry import Registry
+from storage.registry_audit import By
 from storage.relocation import Move
 
 
@@ -29,6 +30,7 @@ class SwitchStore(Request[StoreLayout]):
     """To the authority: the folder is at its new place; from now on the store lies there."""
 
     move: Move
+    by: By
 
 
 def plan(registry: Registry, message: PlanMove) -> Move:
@@ -44,12 +46,12 @@ def plan(registry: Registry, message: PlanMove) -> Move:
     )
 
 
-def switch(registry: Registry, move: Move) -> StoreLayout:
+def switch(registry: Registry, move: Move, by: By) -> StoreLayout:
     """One durable transaction; the store's layout at its new place."""
-    return registry.relocate(move.vault_id, move.target).layout
+    return registry.relocate(move.vault_id, move.target, by=by).layout
 
 
-def recover(layout: Layout, registry: Registry) -> None:
+def recover(layout: Layout, registry: Registry, at: int) -> None:
     """End or undo a move that a crash cut short, before any store is opened."""
 
     def registered(vault_id: str) -> StoreLayout | None:
@@ -58,5 +60,5 @@ def recover(layout: Layout, registry: Registry) -> None:
 
     move = relocation.recover(layout, registered)
     if move is not None:
-        switch(registry, move)
+        switch(registry, move, By("recovery", "start", at))
         relocation.finish(layout, move)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from actors.authority.permit import MAINTENANCE, Inspection, Permit, Upkeep
 from messages.audience import (
     Audience,
+    Conversation,
     OwnerPrivate,
     delegation_chain,
     earliest_expiry,
@@ -24,6 +25,8 @@ from messages.audience import (
 )
 from messages.errors import AudienceMissing, AudienceStale, Denied, Sandboxed, StoreAmbiguous, WritesDisabled
 from messages.operator import Operator, Scope
+from messages.vocabulary import PRIVATE
+from storage.grants import Access
 from storage.layout import StoreLayout
 
 
@@ -51,11 +54,13 @@ class AuthorityView:
     ended_runs: frozenset[str] = frozenset()
     operator_read: bool = True
     shared_gateway: bool = False
+    grants: Mapping[str, Mapping[str, Access]] = field(default_factory=lambda: MappingProxyType({}))
+    """Agent -> session key -> what conversations under that key may do in the agent's private partition."""
 
-    @property
-    def rights(self) -> tuple[bool, bool, bool]:
-        """What the configuration switches on and off for everybody."""
-        return self.writes_enabled, self.operator_read, self.shared_gateway
+    def content(self) -> tuple[object, ...]:
+        """Everything that decides: two views with equal content have one epoch."""
+        rights = (self.writes_enabled, self.operator_read, self.shared_gateway)
+        return rights, self.members, self.layouts, self.ended_runs, self.grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +73,7 @@ class Unbound:
 def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now: datetime) -> Permit | Unbound:
     """The permit of ``audience`` in ``view``; pure, any thread.
 
-    A delegated audience gets exactly its root's partition, written as the child's agent.
+    A delegated audience gets exactly its root's partition and grants, written as the child's agent.
     Raises ``AudienceMissing``, ``Sandboxed``, ``AudienceStale``, ``Denied``, ``StoreAmbiguous`` or ``WritesDisabled``.
     """
     if audience is None:
@@ -86,15 +91,32 @@ def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now:
         raise WritesDisabled("Writes are disabled by the configuration (writesEnabled: false).")
     if member.vault_id is None:
         return Unbound(originating(audience).agent)
+    granted = granted_access(view, originating(audience))
     return Permit(
         audience=audience,
         agent=audience.agent,
         vault_id=member.vault_id,
-        partition=own_partition(audience),
-        may_write=view.writes_enabled,
+        partition=own_partition(audience) if granted is None else PRIVATE,
+        may_write=view.writes_enabled and granted != "read",
         epoch=view.epoch,
         expires_at=earliest_expiry(audience),
     )
+
+
+def granted_access(view: AuthorityView, audience: Audience) -> Access | None:
+    """What its owner granted a conversation: the longest key decides that is its session key, or that this extends
+    with ``:``; ``None`` without one."""
+    if not isinstance(audience, Conversation):
+        return None
+    grants = view.grants.get(audience.agent)
+    if not grants:
+        return None
+    key = audience.session_key
+    while key not in grants:
+        key, extends, _ = key.rpartition(":")
+        if not extends:
+            return None
+    return grants[key]
 
 
 def resolve_upkeep(view: AuthorityView, upkeep: Upkeep, *, write: bool) -> Permit:

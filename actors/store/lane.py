@@ -252,6 +252,8 @@ class Lane(GuardedActor):
                     self._errands.send(parked, outcome)
                     return PARKED
                 case _:
+                    if not message.writes:  # a save has checked this before it was accepted, and stands
+                        partition.confirm()
                     return outcome
         raise InternalError("A publication was tried without an outcome.")
 

@@ -18,7 +18,9 @@ _PACKAGES = ("actors", "messages", "storage")
 _COMMANDS = {
     "adopt": "host_bridge.cli.adopt",
     "call": "host_bridge.cli.call",
+    "conversation": "host_bridge.cli.conversation",
     "demo": "host_bridge.cli.demo",
+    "doctor": "host_bridge.cli.doctor",
     "inspect": "host_bridge.cli.inspect",
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",
@@ -27,6 +29,7 @@ _COMMANDS = {
     "status": "host_bridge.cli.status",
     "stop": "host_bridge.cli.stop",
     "store": "host_bridge.cli.store",
+    "stores": "host_bridge.cli.stores",
 }
 
 

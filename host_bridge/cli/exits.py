@@ -7,6 +7,7 @@
 3      refused: the same request will be refused again (bad arguments, no access, stale fence, not found ...)
 4      unavailable, and nothing ran: the same command may succeed later (busy, starting, deadline in the queue)
 5      no answer, and it may have run: repeat it with the same requestId
+6      doctor found something that a person must look after
 130    interrupted
 =====  ===================================================================================================
 """
@@ -23,6 +24,7 @@ USAGE = 2
 REFUSED = 3
 UNAVAILABLE = 4
 UNKNOWN = 5
+FINDINGS = 6
 INTERRUPTED = 130
 
 

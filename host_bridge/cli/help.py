@@ -13,6 +13,9 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge status                   is an owner running, how is it, and what should you know?
   knowledge inspect ...              look into a store: recent, search, one record, history, activity, vocabulary
   knowledge adopt PATH...            make pages of plain Markdown files in the vault
+  knowledge stores ...               which agent uses which store; share one, join one, go back to one's own
+  knowledge conversation ...         which conversations read an agent's memory: list, grant, revoke
+  knowledge doctor                   is every store where it should be, and what to do when the registry is lost
   knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
   knowledge skills                   procedures for agents: list them, or copy them into a folder
@@ -72,6 +75,22 @@ Examples:
   knowledge call lookup '{{"query": "Lighthouse"}}'
   echo '{{"query": "budget"}}' | knowledge call grep -
 """,
+    "conversation": f"""\
+knowledge conversation list [--agent A]                       who reads the memory of agent A
+knowledge conversation grant --agent A KEY read|read-save     let a conversation read it, or read and save
+knowledge conversation revoke --agent A KEY                   take that back
+
+A group or channel has a memory of its own. A grant opens the agent's private one to the conversation with that session
+key, and to every session whose key goes on after it with a colon; the most specific grant counts. It holds at once. A
+grant that is taken back stops what follows; it cannot take back what was read.
+
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge conversation grant --agent main chat:group:42 read
+  knowledge conversation list
+""",
     "demo": f"""\
 knowledge demo - do the main job on two weeks of a small project's chat, a meeting and a folder of notes
 
@@ -84,6 +103,26 @@ back, kills the owner in the middle of a write and shows what came back. It need
 
 Example:
   knowledge demo --state-dir ./demo
+""",
+    "doctor": f"""\
+knowledge doctor                          look at the registry and at every store, and say what to do
+knowledge doctor rebuild WORD... --yes    make a lost registry anew from the stores that are on disk
+
+Looking changes nothing. The registry says whose each store is; when registry.sqlite is missing, emptied or damaged
+while stores exist, nothing is served, and putting it back from a backup is best. Without one, `rebuild` makes a new
+one; the stores do not say whose they are, so you do, one WORD a store (who wrote in it is shown to help):
+
+  agent:NAME=ID                  the store is agent NAME's own
+  store:NAME=ID                  it is the named store NAME of the configuration
+  nobody=ID                      it is known and unassigned
+  place=PATH                     a store that does not lie in the state directory; name its ID too
+
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge doctor --json
+  knowledge doctor rebuild agent:main=6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11 --yes
 """,
     "inspect": f"""\
 knowledge inspect recent                what was updated last
@@ -220,6 +259,28 @@ Examples:
   knowledge store accept-deletions
   knowledge store adopt --yes
   knowledge store relocate 6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11 /data/knowledge-store
+""",
+    "stores": f"""\
+knowledge stores list                                     every agent with its store, and every store
+knowledge stores show WORD                                one store, by its id, its name or its agent
+knowledge stores share --agent A NAME [AGENT...]          name A's own store and let other agents use it too
+knowledge stores join --agent A NAME [--store ID]         let A use a named store
+knowledge stores own --agent A                            let A use its own store again, or a new one
+knowledge stores audit [--limit N]                        who bound, moved and granted what, and when
+
+share: the store is renamed, not copied; A has no other copy of it. Agents of another named store switch to this one.
+join: nothing moves; A's own store stays as it is. A store that was taken out of the configuration is joined by its
+name; one that has no name at all by --store ID, which gives it the name.
+own: nothing is copied or removed. After `share`, that is a new empty store, created when A first uses it.
+All three edit the `stores` of knowledge.yaml, nothing else of it, and take effect at once.
+
+  --label TEXT                   share: what people call the store
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge stores list
+  knowledge stores share --agent main --label Family family research
 """,
     "stop": f"""\
 knowledge stop - end the owner: running calls may finish, then it closes its databases

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 import uuid
 from collections.abc import Callable
@@ -227,6 +228,7 @@ def open_halves(
     can: replace.Capabilities | None = None,
 ) -> tuple[StoreState, Marks]:
     """Both halves open under the next incarnation and nothing judged yet; the marks as they were before."""
+    _require_plain(folder)
     db = _open_database(folder, vfs)
     root_fd = -1
     try:
@@ -259,6 +261,32 @@ def open_halves(
         pair=marks.current,
     )
     return state, marks
+
+
+def _require_plain(folder: Path) -> None:
+    """Nothing of a store is reached through a link: SQLite would follow one, and a second name would take its writes.
+
+    Raises ``StoreUnavailable`` (``reason`` ``link``). What is missing is for the opening to say.
+    """
+    try:
+        fd = files.open_root(folder, at="open.vault")
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise StoreUnavailable(
+            "Something else than a folder stands where the store's folder was (a link?): put the folder back, or name "
+            "the place where it lies now with `knowledge store relocate`.",
+            reason="link",
+        ) from None
+    try:
+        for name in (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm"):
+            status = files.stat_entry(fd, name, at="open.database")
+            if status is not None and (not stat.S_ISREG(status.st_mode) or status.st_nlink > 1):
+                raise StoreUnavailable(
+                    f"{name} is a link, or has a second name: put a plain file of its own there.", reason="link"
+                )
+    finally:
+        files.close(fd)
 
 
 def _open_database(folder: Path, vfs: str | None) -> Database:

@@ -47,15 +47,18 @@ class Place:
             files.close(fd)
         self._open_root()
 
-    def same(self) -> bool:
-        """Whether the paths still lead to the folders that are open: a mount or a swap sends no event inside them."""
+    def same(self, *, at_its_start: bool = True) -> bool:
+        """Whether the paths still lead to the folders that are open: a mount or a swap sends no event inside them.
+
+        A conversation's folder may be another one ``at_its_start`` of a query, which opens it anew; not at its end.
+        """
         if self.vault_fd < 0:
             return False
         try:
             vault = files.stat_entry(self.vault_fd, self._path, at="watch.identity")
             if vault is None or _identity(vault) != self._vault_identity:
                 return False
-            if self.partition.session_id is not None:
+            if self.partition.session_id is not None and (at_its_start or self.root_fd is None):
                 return True
             root = files.stat_entry(self.vault_fd, self.partition.key, at="watch.identity")
         except OSError:  # a path that cannot be followed leads nowhere

@@ -167,6 +167,12 @@ class Watch:
         self._manifest = False
         return changes
 
+    def require_same(self) -> None:
+        """At a query's end: raise ``StoreUnavailable`` unless the paths still lead to the folders that are open."""
+        if not self._place.same(at_its_start=False):
+            self._rescan = True
+            raise self._place.gone()
+
     def scan(self, check: Callable[[], None] = lambda: None) -> ScanResult:
         """A complete scan that also sets the watches; from here on :meth:`drain` tells what changed since it began.
 

@@ -18,7 +18,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from stress.bench import doors, opening, reading, report, writing
+from stress.bench import doors, many, opening, reading, report, writing
 from stress.bench.measure import Row
 from stress.bench.store import BenchStore, Desk, make_store
 
@@ -183,6 +183,7 @@ GROUPS: Final[dict[str, Group]] = {
     "rebuild": doors.beside_rebuild,
     "mcp": doors.mcp,
     "memory": lambda store, _: doors.memory(store),
+    "stores": lambda store, rounds: many.starts(store, max(2, rounds // 20)),
 }
 """Every group of rows by name; ``cold`` makes the store of the others."""
 

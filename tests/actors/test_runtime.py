@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from actors.authority import Policy
+from actors.authority import Policy, SharedStore
 from actors.operators import Operators, PendingOperation
 from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from actors.store.lane import Lane
@@ -41,7 +41,7 @@ from storage.layout import Layout
 from tests.kit.scheduler import VirtualScheduler
 from tests.kit.store import MAIN, NOON, remembering, request_id
 
-AGENTS = ("main", "research", "garden")
+AGENTS = ("main", "research", "garden", "orchard", "attic")
 
 
 @dataclass
@@ -169,6 +169,53 @@ def test_no_more_stores_live_than_allowed_the_one_idle_longest_makes_room(house:
     assert house.call(OwnerPrivate("research"))["counts"] == {}
 
 
+def test_a_store_is_started_only_when_the_one_that_makes_room_is_down(house: House) -> None:
+    house.call(OwnerPrivate("main"))
+    [lane] = house.alive("/lane")
+    house.scheduler.advance(10)
+    house.call(OwnerPrivate("research"))
+    house.scheduler.suspend(lane)
+    waiting = house.submit(OwnerPrivate("garden"))
+    house.scheduler.settle()
+    assert len(house.alive("/lane")) == 2, "one that stops still has its files open"
+    assert house.live() == 2
+    house.scheduler.wake(lane)
+    assert house.answer(waiting)["partition"] == "private"
+    assert len(house.alive("/lane")) == 2
+
+
+def test_the_idle_stores_make_room_for_as_many_calls_as_there_are_places(house: House) -> None:
+    for agent in ("main", "research"):
+        house.call(OwnerPrivate(agent))
+    lanes = house.alive("/lane")
+    for lane in lanes:
+        house.scheduler.suspend(lane)
+    waiting = [house.submit(OwnerPrivate(agent)) for agent in ("garden", "orchard", "attic")]
+    house.scheduler.settle()
+    assert house.alive("/lane") == lanes
+    assert isinstance(house.error(waiting[2]), Busy)
+    for lane in lanes:
+        house.scheduler.wake(lane)
+    for one in waiting[:2]:
+        assert house.answer(one)["partition"] == "private"
+    assert len(house.alive("/lane")) == 2
+
+
+def test_a_store_that_does_not_stop_makes_no_room(house: House) -> None:
+    house.call(OwnerPrivate("main"))
+    [lane] = house.alive("/lane")
+    house.scheduler.advance(10)
+    house.call(OwnerPrivate("research"))
+    house.scheduler.suspend(lane)
+    refused = house.error(house.submit(OwnerPrivate("garden"), seconds=60))
+    assert isinstance(refused, Busy)
+    assert refused.retry == "safe"
+    assert len(house.alive("/lane")) == 2
+    house.scheduler.wake(lane)
+    house.scheduler.advance(1)
+    assert house.call(OwnerPrivate("garden"))["partition"] == "private"
+
+
 def state(house: House, name: str) -> object:
     actors = house.runtime.health()["actors"]
     assert isinstance(actors, list)
@@ -236,7 +283,7 @@ def test_a_membership_edit_takes_effect_within_a_second(house: House) -> None:
     house.policy = Policy(agents=("main",))
     house.scheduler.advance(1.1)
     assert isinstance(house.error(house.submit(OwnerPrivate("research"))), Denied)
-    house.policy = Policy(agents=AGENTS, named_stores=MappingProxyType({"main": ("work",), "research": ("work",)}))
+    house.policy = Policy(agents=AGENTS, stores=MappingProxyType({"work": SharedStore(("main", "research"))}))
     house.scheduler.advance(1.1)
     house.call(OwnerPrivate("main"), "remember", {**remembering("Shared."), "requestId": request_id(1)})
     assert house.call(OwnerPrivate("research"))["counts"] == {"claim": {"active": 1}}
@@ -378,6 +425,24 @@ def test_a_store_that_does_not_stop_stays_known_until_it_has_ended(house: House)
     house.scheduler.advance(30)
     assert house.live() == 0
     assert house.call()["vaultId"] == vault_id
+
+
+def test_a_move_between_the_check_and_the_store_is_no_defect_and_the_call_may_be_repeated(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.call()
+    gate = house.runtime.gate
+    resolve, publish = gate.resolve, gate.publish
+
+    def resolved_then_moved(audience: Audience | None, *, write: bool) -> object:
+        found = resolve(audience, write=write)
+        publish(replace(gate._current(), epoch=gate.next_epoch(), layouts=MappingProxyType({})))
+        return found
+
+    monkeypatch.setattr(gate, "resolve", resolved_then_moved)
+    error = house.error(house.submit())
+    assert isinstance(error, StoreOpening)
+    assert error.retry == "safe"
 
 
 # --- stores that somebody listens to -------------------------------------------------------------------------

@@ -13,9 +13,10 @@ import apsw
 import pytest
 
 from messages.errors import DuplicateIdentity, NotFound, StoreUnavailable
+from storage import registry, registry_sentinel
 from storage.faults import installed
 from storage.layout import Layout
-from storage.registry import FAULT_POINTS, FORMAT, Isolated, Named, Registry
+from storage.registry import FORMAT, Isolated, Named, Registry
 
 NOW = 1_790_000_000_000
 MAIN = Isolated("main")
@@ -248,10 +249,11 @@ def passed_points(layout: Layout) -> list[str]:
 
 
 def test_every_point_that_the_registry_passes_is_declared(layout: Layout) -> None:
-    names = {name for name, _ in FAULT_POINTS}
+    declared = (*registry.FAULT_POINTS, *registry_sentinel.FAULT_POINTS)
+    names = {name for name, _ in declared}
     assert {point.removesuffix(".after") for point in passed_points(layout)} <= names
-    assert all(description for _, description in FAULT_POINTS)
-    assert len(names) == len(FAULT_POINTS)
+    assert all(description for _, description in declared)
+    assert len(names) == len(declared)
 
 
 def test_a_kill_at_any_point_leaves_a_registry_that_opens_with_one_store_at_most(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from host_bridge.cli import exits
 from messages.json_types import JsonObject
 from tests.host_bridge.processes import Home
-from tests.kit.store import only_store, write_note
+from tests.kit.store import only_store, remembering, write_note
 
 
 @pytest.fixture
@@ -63,6 +63,38 @@ def test_each_store_command_asks_its_method(fake: Home) -> None:
     assert sent["request"] == {"store": store, "path": "/relative/place"}
 
 
+def test_each_command_about_access_asks_its_method(fake: Home) -> None:
+    def sent(*words: str) -> tuple[object, object, object]:
+        found = asked(fake, *words)
+        return found["method"], found["agent"], found["request"]
+
+    share = sent("stores", "share", "--agent", "main", "--label", "Fam", "family", "ben", "eve")
+    request = {"name": "family", "label": "Fam", "agents": ["ben", "eve"]}
+    assert share == ("access.stores.share", "main", request)
+    store = str(uuid.uuid4())
+    join = sent("stores", "join", "--agent", "ben", "family", "--store", store)
+    assert join == ("access.stores.join", "ben", {"name": "family", "store": store})
+    assert sent("stores", "own", "--agent", "ben") == ("access.stores.own", "ben", {})
+    assert sent("stores", "list") == ("access.stores.list", None, {})
+    assert sent("stores", "audit", "--limit", "5") == ("access.audit", None, {"limit": 5})
+    granted = sent("conversation", "grant", "--agent", "main", "chat:1", "read-save")
+    assert granted == ("access.grants.set", "main", {"sessionKey": "chat:1", "access": "read-save"})
+    revoked = sent("conversation", "revoke", "--agent", "main", "chat:1")
+    assert revoked == ("access.grants.remove", "main", {"sessionKey": "chat:1"})
+    assert sent("conversation", "list") == ("access.grants.list", None, {})
+    words = (f"agent:a=b={store}", f"store:family={uuid.UUID(int=1)}", f"nobody={uuid.UUID(int=2)}", "place=elsewhere")
+    rebuilt = asked(fake, "doctor", "rebuild", *words, "--yes")
+    assert rebuilt["method"] == "operator.rebuildRegistry"
+    assert rebuilt["request"] == {
+        "stores": [
+            {"store": store, "agent": "a=b", "name": None},
+            {"store": str(uuid.UUID(int=1)), "agent": None, "name": "family"},
+            {"store": str(uuid.UUID(int=2)), "agent": None, "name": None},
+        ],
+        "places": ["/elsewhere"],
+    }
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -75,6 +107,24 @@ def test_each_store_command_asks_its_method(fake: Home) -> None:
         ["store", "accept-deletions", "--yes"],
         ["store", "relocate", "no-uuid", "/x"],
         ["store", "relocate", str(uuid.UUID(int=1))],
+        ["stores"],
+        ["stores", "burn"],
+        ["stores", "show"],
+        ["stores", "share", "family"],
+        ["stores", "share", "--agent", "main"],
+        ["stores", "join", "--agent", "main", "family", "--store", "no-uuid"],
+        ["stores", "own"],
+        ["stores", "audit", "--limit", "0"],
+        ["conversation"],
+        ["conversation", "grant", "--agent", "main", "key"],
+        ["conversation", "grant", "--agent", "main", "key", "write"],
+        ["conversation", "grant", "key", "read"],
+        ["conversation", "revoke", "--agent", "main"],
+        ["doctor", "heal"],
+        ["doctor", "--yes"],
+        ["doctor", "rebuild", f"agent:main={uuid.UUID(int=1)}"],
+        ["doctor", "rebuild", "agent:main=no-uuid", "--yes"],
+        ["doctor", "rebuild", f"main={uuid.UUID(int=1)}", "--yes"],
     ],
 )
 def test_a_command_that_is_not_understood_asks_nobody(fake: Home, words: list[str]) -> None:
@@ -161,3 +211,51 @@ def test_a_loss_is_accepted_and_a_store_is_moved(real: Home) -> None:
     assert f"lies at {target}" in done.stdout.decode()
     save(real, "After")
     assert list((target / "vault" / "private").rglob("after.md"))
+
+
+def test_agents_are_moved_between_stores_and_a_conversation_is_let_in(real: Home) -> None:
+    (real.state_dir / "knowledge.yaml").write_text("agents: {list: [{id: main}, {id: ben}]}  # ours\n")
+    assert real.run("stores", "list").stdout.decode().endswith("No store yet.\n")
+    real.call("status")
+    vault = only_store(real.state_dir).root.name
+    shared = real.run("stores", "share", "--agent", "main", "--label", "Family", "family", "ben")
+    assert f"The store {vault} is called family now; main, ben use it." in shared.stdout.decode(), shared.stderr
+    shown = real.run("stores", "list").stdout.decode()
+    assert f"  ben: family ({vault})\n" in shown
+    assert f'  {vault}  family "Family": in use by main, ben\n' in shown
+    assert f"vaultId:   {vault}" in real.run("stores", "show", "ben").stdout.decode()
+    assert real.run("stores", "show", "nobody").returncode == exits.REFUSED
+    assert "a new store, which its next use creates" in real.run("stores", "own", "--agent", "main").stdout.decode()
+    refused = real.run("stores", "join", "--agent", "main", "nowhere", "--json")
+    assert (refused.returncode, json.loads(refused.stderr)["error"]["code"]) == (exits.REFUSED, "not_found")
+    granted = real.run("conversation", "grant", "--agent", "main", "chat:1", "read")
+    assert granted.stdout.decode().endswith("  chat:1: can read  (no known conversation)\n")
+    assert "own partition only" in real.run("conversation", "revoke", "--agent", "main", "chat:1").stdout.decode()
+    actions = [line.split()[2] for line in real.run("stores", "audit").stdout.decode().splitlines()]
+    assert actions == ["grant.remove", "grant.set", "store.own", "store.share", "store.create"]
+    assert "# ours" in (real.state_dir / "knowledge.yaml").read_text()
+
+
+def test_a_lost_registry_is_explained_and_made_anew_on_request_only(real: Home) -> None:
+    saved = {**remembering("Kept over a lost registry."), "requestId": str(uuid.uuid4())}
+    real.call("remember", json.dumps(saved))
+    vault = only_store(real.state_dir).root.name
+    assert real.run("doctor").returncode == exits.OK
+    assert real.run("stop").returncode == 0
+    for path in (real.state_dir / "knowledge").glob("registry.sqlite*"):
+        path.unlink()
+    looked = real.run("doctor")
+    assert looked.returncode == exits.FINDINGS
+    assert f"{vault}  1 revisions, by main" in looked.stdout.decode()
+    assert f"knowledge doctor rebuild agent:NAME={vault} --yes" in looked.stdout.decode()
+    found = json.loads(real.run("doctor", "--json").stdout)
+    assert (found["registry"]["state"], found["healthy"], found["rebuildable"]) == ("registry_missing", False, True)
+    assert real.run("call", "status").returncode == exits.REFUSED
+    assert not list((real.state_dir / "knowledge").glob("registry.sqlite*")), "looking and calling made none"
+    left_out = real.run("doctor", "rebuild", "--yes", "--json")
+    assert json.loads(left_out.stderr)["error"]["reason"] == "left_out"
+    mended = real.run("doctor", "rebuild", f"agent:main={vault}", "--yes")
+    assert mended.returncode == exits.OK, mended.stderr
+    assert b"Kept over a lost registry." in real.run("call", "grep", '{"query": "lost registry"}').stdout
+    assert real.run("doctor").returncode == exits.OK
+    assert only_store(real.state_dir).root.name == vault

@@ -1,0 +1,118 @@
+"""What operators ask about membership, grants and the registry: from the check of scope to the authority's answer.
+
+Each is one question to the authority, which alone changes the registry; none opens a store. Any thread.
+
+Source: stores-and-access.md (Manage stores, Conversation access, Caller authority); decisions.md sections 6 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from actors.authority import (
+    ChangeGrant,
+    Examine,
+    ListGrants,
+    ListStores,
+    MoveAgent,
+    PermitGate,
+    ReadAudit,
+    RebuildRegistry,
+)
+from actors.operators import PendingOperation, operator_by
+from actors.supervision import ActorHandle, Reply, Request
+from messages.access import (
+    AccessRequest,
+    AuditRequest,
+    DoctorRequest,
+    JoinStoreRequest,
+    ListGrantsRequest,
+    ListStoresRequest,
+    OwnStoreRequest,
+    RebuildRegistryRequest,
+    RemoveGrantRequest,
+    SetGrantRequest,
+    ShareStoreRequest,
+)
+from messages.errors import Cancelled, Denied, InvalidArgument
+from messages.json_types import JsonObject
+from messages.operator import OperatorCall
+
+LOOKS_ONLY = (ListStoresRequest, ListGrantsRequest, AuditRequest, DoctorRequest)
+
+
+class AccessDesk:
+    """Answers requests about access. One for each runtime."""
+
+    def __init__(self, gate: PermitGate, authority: ActorHandle, now_ms: Callable[[], int]) -> None:
+        self._gate = gate
+        self._authority = authority
+        self._now_ms = now_ms
+
+    def start(self, pending: PendingOperation, request: AccessRequest) -> None:
+        """Begin; what is raised is the request's answer."""
+        call = pending.call
+        if call.cancellation.requested:
+            raise Cancelled("The operator cancelled the request before it began; nothing was done.")
+        message = self._message(call, request)
+        if not pending.begin():
+            return
+        reply: Reply[JsonObject] = self._authority.ask(
+            message, deadline=call.deadline, correlation_id=call.correlation_id
+        )
+
+        def answered(done: Reply[JsonObject]) -> None:
+            error = done.error()
+            if error is None:
+                pending.succeed(done.result(0))
+            elif isinstance(request, LOOKS_ONLY) and error.retry == "unknown":
+                pending.fail(type(error)(error.message, retry="safe", **error.fields))
+            else:
+                pending.fail(error)
+
+        reply.add_done_callback(answered)
+
+    def _message(self, call: OperatorCall, request: AccessRequest) -> Request[JsonObject]:
+        by = operator_by(call, self._now_ms())
+        if isinstance(request, DoctorRequest | RebuildRegistryRequest):
+            # Asked when there may be no view at all: the scope is the operator's own, and no role is wide enough.
+            require_whole_admin(call)
+            return Examine() if isinstance(request, DoctorRequest) else RebuildRegistry(request, by)
+        self._gate.require_scope(call.operator, call.scope)
+        match request:
+            case ListStoresRequest():
+                return ListStores(call.operator)
+            case AuditRequest(limit=limit):
+                require_whole_admin(call)
+                return ReadAudit(limit)
+            case ShareStoreRequest() | JoinStoreRequest() | OwnStoreRequest():
+                return MoveAgent(_named(call), request, call.operator, by)
+            case ListGrantsRequest():
+                return ListGrants(_in_role(call, self._gate.first_agent(call.operator)))
+            case SetGrantRequest(session_key=key, access=access):
+                return ChangeGrant(_in_role(call, _named(call)), key, access, by)
+            case RemoveGrantRequest(session_key=key):
+                return ChangeGrant(_in_role(call, _named(call)), key, None, by)
+            case _:
+                assert_never(request)
+
+
+def require_whole_admin(call: OperatorCall) -> None:
+    """Raise ``Denied`` unless the operator is an administrator of every agent."""
+    if not call.operator.may("operator.admin") or call.operator.agents is not None:
+        raise Denied("This needs the scope operator.admin for every agent.", scope="operator.admin")
+
+
+def _named(call: OperatorCall) -> str:
+    """A change says whose: a default would one day be somebody else."""
+    if call.agent is None:
+        raise InvalidArgument("agent is required here", field="agent", reason="missing", allowed="an agent's id")
+    return call.agent
+
+
+def _in_role(call: OperatorCall, default: str | None) -> str:
+    agent = call.agent or default
+    if agent is None or (call.operator.agents is not None and agent not in call.operator.agents):
+        raise Denied("There is no such agent for this operator.", field="agent")
+    return agent

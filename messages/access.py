@@ -1,0 +1,160 @@
+"""What an operator may ask about who uses which store, and which conversation reads it: ``access.*``, and the doctor.
+
+Nothing here edits knowledge. Listing is reading; every change needs ``operator.admin``. The agent whose store or grant
+is meant is the ``agent`` of the call. Pure.
+
+Source: stores-and-access.md (Manage stores, Conversation access, Caller authority); decisions.md section 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+from pydantic import Field
+
+from messages.arguments import Arguments
+from messages.audience import AGENT_MAX_CHARS, SESSION_KEY_MAX_CHARS
+from messages.pieces import Choice, Integer, Items, Text, Uuid
+from messages.tools import ToolRequest
+
+STORE_NAME_MAX_CHARS: Final = 100
+SHARE_MAX_AGENTS: Final = 1_000
+STORES_SHOWN_MAX: Final = 10_000
+AUDIT_SHOWN_MAX: Final = 1_000
+PATH_MAX_CHARS: Final = 4_096
+
+Scope: TypeAlias = Literal["operator.read", "operator.admin"]
+_Agent: TypeAlias = Annotated[str, Text(max_units=AGENT_MAX_CHARS, one_line=True)]
+_Name: TypeAlias = Annotated[str, Text(max_units=STORE_NAME_MAX_CHARS, one_line=True)]
+_SessionKey: TypeAlias = Annotated[str, Text(max_units=SESSION_KEY_MAX_CHARS, one_line=True)]
+_Path: TypeAlias = Annotated[str, Text(max_units=PATH_MAX_CHARS)]
+
+
+class ListStoresRequest(ToolRequest):
+    """Each agent with its store, and every known store: unused and unassigned ones too. Never creates one."""
+
+    tool: ClassVar[str] = "access.stores.list"
+
+
+class ShareStoreRequest(ToolRequest):
+    """Name the agent's own store and let other agents use it; the store is renamed, not copied."""
+
+    tool: ClassVar[str] = "access.stores.share"
+    name: _Name = Field()
+    label: _Name | None = None
+    agents: Annotated[tuple[_Agent, ...], Items(0, SHARE_MAX_AGENTS)] = ()
+
+
+class JoinStoreRequest(ToolRequest):
+    """Let the agent use a named store; nothing of its present store moves. ``store``: one that has no name yet."""
+
+    tool: ClassVar[str] = "access.stores.join"
+    name: _Name = Field()
+    store: Uuid | None = None
+
+
+class OwnStoreRequest(ToolRequest):
+    """Let the agent use its own store again, or a new one that its next use creates; nothing is copied or removed."""
+
+    tool: ClassVar[str] = "access.stores.own"
+
+
+class AuditRequest(ToolRequest):
+    """Who bound, moved and granted what, and when; the newest first."""
+
+    tool: ClassVar[str] = "access.audit"
+    limit: Annotated[int, Integer(1, AUDIT_SHOWN_MAX)] = 100
+
+
+class ListGrantsRequest(ToolRequest):
+    """Which conversations may read, or read and save, the private partition of the agent's store."""
+
+    tool: ClassVar[str] = "access.grants.list"
+
+
+class SetGrantRequest(ToolRequest):
+    """Let a conversation, and every session whose key extends its key with ``:``, use the private partition."""
+
+    tool: ClassVar[str] = "access.grants.set"
+    session_key: _SessionKey = Field()
+    access: Annotated[Literal["read", "read-save"], Choice("read", "read-save")] = Field()
+
+
+class RemoveGrantRequest(ToolRequest):
+    """Take the grant of exactly this key away: the conversation has its own partition again."""
+
+    tool: ClassVar[str] = "access.grants.remove"
+    session_key: _SessionKey = Field()
+
+
+class DoctorRequest(ToolRequest):
+    """What is wrong with the registry and with each store, and what to do. Looks only; works without a registry."""
+
+    tool: ClassVar[str] = "operator.doctor"
+
+
+class BoundStore(Arguments):
+    """Whose store a store is in a rebuilt registry: an agent's own, or a named one; neither: unassigned."""
+
+    store: Uuid = Field()
+    agent: _Agent | None = None
+    name: _Name | None = None
+
+
+class RebuildRegistryRequest(ToolRequest):
+    """Make a new registry from the stores that are on disk, because the old one is lost: a person's choice.
+
+    Every store found must be in ``stores``. ``places``: stores that do not lie in the state directory.
+    """
+
+    tool: ClassVar[str] = "operator.rebuildRegistry"
+    stores: Annotated[tuple[BoundStore, ...], Items(0, STORES_SHOWN_MAX)] = Field()
+    places: Annotated[tuple[_Path, ...], Items(0, SHARE_MAX_AGENTS)] = ()
+
+
+AccessRequest: TypeAlias = (
+    ListStoresRequest
+    | ShareStoreRequest
+    | JoinStoreRequest
+    | OwnStoreRequest
+    | AuditRequest
+    | ListGrantsRequest
+    | SetGrantRequest
+    | RemoveGrantRequest
+    | DoctorRequest
+    | RebuildRegistryRequest
+)
+
+ACCESS_METHODS: Final[Mapping[str, tuple[type[AccessRequest], Scope]]] = MappingProxyType(
+    {
+        ListStoresRequest.tool: (ListStoresRequest, "operator.read"),
+        ShareStoreRequest.tool: (ShareStoreRequest, "operator.admin"),
+        JoinStoreRequest.tool: (JoinStoreRequest, "operator.admin"),
+        OwnStoreRequest.tool: (OwnStoreRequest, "operator.admin"),
+        AuditRequest.tool: (AuditRequest, "operator.admin"),
+        ListGrantsRequest.tool: (ListGrantsRequest, "operator.read"),
+        SetGrantRequest.tool: (SetGrantRequest, "operator.admin"),
+        RemoveGrantRequest.tool: (RemoveGrantRequest, "operator.admin"),
+        DoctorRequest.tool: (DoctorRequest, "operator.admin"),
+        RebuildRegistryRequest.tool: (RebuildRegistryRequest, "operator.admin"),
+    }
+)
+
+__all__ = [
+    "ACCESS_METHODS",
+    "AUDIT_SHOWN_MAX",
+    "AccessRequest",
+    "AuditRequest",
+    "BoundStore",
+    "DoctorRequest",
+    "JoinStoreRequest",
+    "ListGrantsRequest",
+    "ListStoresRequest",
+    "OwnStoreRequest",
+    "RebuildRegistryRequest",
+    "RemoveGrantRequest",
+    "SetGrantRequest",
+    "ShareStoreRequest",
+]
