@@ -106,13 +106,12 @@ def reads(desk: Desk, rounds: int) -> Iterator[Row]:
         "records": (0.0, lambda n: parse_arguments("knowledge_records", {"offset": n})),
         "timeline": (0.0, lambda n: parse_arguments("knowledge_timeline", {"offset": n})),
     }
-    taken = interleave(
-        [
-            Contender(name, lambda n, make=make: desk.run(make(n)))  # type: ignore[misc]
-            for name, (_, make) in asked.items()
-        ],
-        rounds,
-    )
+
+    def contender(name: str) -> Contender:
+        _, make = asked[name]
+        return Contender(name, lambda n: desk.run(make(n)))
+
+    taken = interleave([contender(name) for name in asked], rounds)
     for name, (milliseconds, _) in asked.items():
         values = sorted(taken[name])
         goal = f"<= {milliseconds:g} ms" if milliseconds else ""

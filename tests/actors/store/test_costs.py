@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from messages.vocabulary import PRIVATE
 from storage import faults
 from storage.layout import StoreLayout
+from storage.parsed_records import ParsedRecords
 from tests.kit.sources import attach, chunk
 from tests.kit.store import Desk, claim_file, make_store, page_file, remembering, request_id, write_notes
 
@@ -65,6 +67,8 @@ def costs(desk: Desk, action: Callable[[Desk], object]) -> Counter[str]:
         if not point.endswith(".after"):
             counted[point] += 1
 
+    # What earlier actions happened to parse is no property of this one.
+    desk.session.partition(PRIVATE)._parsed = ParsedRecords()
     with faults.installed(count):
         action(desk)
     return counted
