@@ -55,9 +55,13 @@ def _run(options: argparse.Namespace) -> int:
         SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
         console=console, disable=not console.is_terminal,
     )  # fmt: skip
+    failure: Exception | None = None
     with tempfile.TemporaryDirectory(prefix="knowledge-bench-", dir=options.scratch) as scratch, progress:
-        for size in sorted(set(options.size)):
-            rows += Run(options, Path(scratch) / str(size), size, progress).rows()
+        try:
+            for size in sorted(set(options.size)):
+                Run(options, Path(scratch) / str(size), size, progress).collect(rows)
+        except Exception as error:  # noqa: BLE001 - what was measured until then took an hour, and is shown first
+            failure = error
     rows += _growth(rows)
     output = Console()
     if output.is_terminal:
@@ -69,6 +73,8 @@ def _run(options: argparse.Namespace) -> int:
         options.json.write_text(json.dumps(shown, indent=2) + "\n", "utf-8")
     if options.markdown is not None:
         options.markdown.write_text(report.markdown(rows), "utf-8")
+    if failure is not None:
+        raise failure
     return 0
 
 
@@ -83,19 +89,17 @@ class Run:
         self._stores = 0
         self._rounds: int = options.rounds
 
-    def rows(self) -> list[Row]:
-        """Every group that was asked for, in the order in which one store bears them."""
+    def collect(self, found: list[Row]) -> None:
+        """Add the rows of every group that was asked for, in the order in which one store bears them."""
         task = self._progress.add_task(f"{self._size:,} records", total=len(GROUPS))
-        found: list[Row] = []
         store = self._open_cold(found)
         for name, group in GROUPS.items():
             self._progress.update(task, description=f"{self._size:,} records: {name}")
             if name != "cold" and self._wanted(name):
                 with self._profiled(name):
-                    found += group(store, self._rounds)
+                    found.extend(group(store, self._rounds))
             self._progress.advance(task)
         shutil.rmtree(self._folder)
-        return found
 
     def _open_cold(self, found: list[Row]) -> BenchStore:
         """The store of the run, opened for the first time: which is a row of its own."""

@@ -204,10 +204,10 @@ class Desk:
         return [Checkpoint.of(job, text) for job in git_queue.jobs(db, JOBS_PER_RUN)]
 
     def commit(self, checkpoints: list[Checkpoint], *, whole_history: bool = False) -> Mapping[str, str]:
-        """One run of the Git queue: the commits by publication id."""
+        """One run of the Git queue: the commits by publication id. A long run writes some of them, one at least."""
         outcome = commit(self.store.layout.vault, checkpoints, whole_history=whole_history, look_back=False)
-        if not isinstance(outcome, Committed) or len(outcome.commits) != len(checkpoints):
-            raise RuntimeError(f"the checkpoint was not written: {outcome}")
+        if not isinstance(outcome, Committed) or not outcome.commits:
+            raise RuntimeError(f"no checkpoint was written: {type(outcome).__name__}")
         return outcome.commits
 
     def committed(self, commits: Mapping[str, str]) -> None:
