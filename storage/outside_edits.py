@@ -110,6 +110,8 @@ class OutsideEdits:
         if earlier + len(gone) > DELETION_GUARD_RECORDS and (earlier + len(gone)) * 2 > known:
             moved = self._ids_of(path for path, stamp in seen.items() if stamp is not None)
             gone = [path for path in gone if self._is_lost(path, moved)]
+            # What came since the minute began counts among what there was.
+            known = max(known, earlier + self._catalogue.file_count())
         total = earlier + len(gone)
         if total > DELETION_GUARD_RECORDS and total * 2 > known:
             raise DeletionsRefused(

@@ -13,7 +13,7 @@ from typing import Final, assert_never
 from actors.store.messages import Checkpointed, WriteCheckpoints
 from messages.tools import GitState
 from messages.vocabulary import Partition
-from storage.git import Checkpoint, Committed, Rebuild, Unavailable, Waiting
+from storage.git import Checkpoint, Committed, IndexState, Rebuild, Unavailable, Waiting
 from storage.session import StoreSession
 from storage.state import git_queue, history
 from storage.state.git_history import first_publication, jobs_from_history
@@ -41,6 +41,11 @@ class Checkpoints:
         self._look_back = True
         self._rebuilt_to: int | None = None
         self._unavailable: str | None = None
+        self._index = IndexState("current")
+
+    def index_synced(self, state: IndexState) -> None:
+        """How the index was left the last time that nobody waited for the repository."""
+        self._index = state
 
     def state(self, session: StoreSession, partition: Partition) -> GitState:
         """``pending`` counts the partition's publications without a checkpoint; a message stands only for a failure or
@@ -52,7 +57,8 @@ class Checkpoints:
         if self._unavailable is not None:
             return GitState("unavailable", 0 if oldest is None else git_queue.count(db, partition), self._unavailable)
         if oldest is None:
-            return GitState("current")
+            # Every save has its commit; what a person sees with ``git status`` may be behind.
+            return GitState("current", message=self._index.message or None)
         accepted_ns, attempts, error = oldest
         waiting = git_queue.count(db, partition)
         if attempts and error:

@@ -17,6 +17,7 @@ from actors.store.messages import (
     FilesChanged,
     IndexChanged,
     IndexDamaged,
+    IndexSynced,
     OwnedDescriptor,
     SyncFiles,
     VerifyEvidence,
@@ -56,6 +57,7 @@ PAUSE_SECONDS: Final = 0.25
 
 R = TypeVar("R")
 IDLE_SECONDS: Final = 4.0
+IDLE_SECONDS_MAX: Final = 256.0
 STOP_SYNC_SECONDS: Final = 0.8
 
 
@@ -283,7 +285,9 @@ class GitQueue(GuardedActor):
     def __init__(self, context: ActorContext, settings: StoreSettings) -> None:
         super().__init__(context)
         self._settings = settings
+        self._lane = context.tell_handle("../lane")
         self._idle: Timer | None = None
+        self._left_alone = 0
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
@@ -291,7 +295,7 @@ class GitQueue(GuardedActor):
                 vault = self._settings.layout.vault
                 outcome = commit(vault, checkpoints, whole_history=whole_history, look_back=look_back)
                 if isinstance(outcome, Committed) and not more:
-                    self._wait_for_idle()
+                    self._wait_for_idle(IDLE_SECONDS)
                 return outcome
             case LookThroughRepository(tidying):
                 return Found(self._look_through(tidying))
@@ -316,18 +320,29 @@ class GitQueue(GuardedActor):
             return {"sound": True}
         return {"sound": True, "index": sync_index(vault).state, "packed": tidy(vault)}
 
-    def _wait_for_idle(self) -> None:
+    def _wait_for_idle(self, seconds: float) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = self.context.start_timer(IDLE_SECONDS, _Idle())
+        self._idle = self.context.start_timer(seconds, _Idle())
+
+    def _tidy_up(self) -> None:
+        """So that a person's ``git status`` is clean and the packs stay few. While they keep the index to themselves it
+        is tried again, more and more rarely, and status says why."""
+        vault = self._settings.layout.vault
+        state = sync_index(vault)
+        self._lane.tell(IndexSynced(state))
+        if state.state == "left_alone":
+            self._left_alone += 1
+            self._wait_for_idle(min(IDLE_SECONDS * 2**self._left_alone, IDLE_SECONDS_MAX))
+        else:
+            self._left_alone = 0
+        tidy(vault)
 
     def on_tell(self, message: object) -> None:
         match message:
             case _Idle():
                 self._idle = None
-                # So that a person's `git status` is clean and the packs stay few.
-                sync_index(self._settings.layout.vault)
-                tidy(self._settings.layout.vault)
+                self._tidy_up()
             case _:
                 raise InternalError(f"The Git queue takes no {type(message).__name__}.")
 

@@ -23,6 +23,7 @@ from actors.store.messages import (
     FilesSynced,
     IndexChanged,
     IndexDamaged,
+    IndexSynced,
     LookedAtFiles,
     OwnedDescriptor,
     Prepare,
@@ -184,6 +185,8 @@ class Lane(GuardedActor):
                     self._files_synced(message)
                 case Checkpointed():
                     self._checkpoints.finished(self._open(), message)
+                case IndexSynced(state):
+                    self._checkpoints.index_synced(state)
                 case LookedAtFiles():
                     self._looked_at_files(message)
                 case _LookAtNextSlice():

@@ -16,7 +16,7 @@ from messages.json_types import JsonObject
 from messages.tools import ToolRequest
 from messages.vocabulary import Partition
 from storage.evidence import Verdict
-from storage.git import Checkpoint, Outcome
+from storage.git import Checkpoint, IndexState, Outcome
 from storage.publication import Cut, Synced
 from storage.records import EvidenceCitation
 from storage.state.upkeep import CataloguedFile
@@ -124,6 +124,13 @@ class Checkpointed:
     """To the lane itself: the Git queue has answered."""
 
     reply: Reply[Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSynced:
+    """To the lane: how the repository's index was left for a person's ``git status``."""
+
+    state: IndexState
 
 
 @dataclass(frozen=True, slots=True)

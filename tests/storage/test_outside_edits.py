@@ -95,6 +95,21 @@ def test_records_that_vanish_one_by_one_within_a_minute_count_together(desk: Des
     assert len(listed(desk)) == PEOPLE - 1
 
 
+def test_never_more_records_are_said_to_be_lost_than_there_were(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    paths[0].unlink()  # the minute begins
+    assert len(listed(desk)) == PEOPLE - 1
+    for number in range(10):
+        note(desk, f"later-{number}", f"Later {number}")
+    assert len(listed(desk)) == PEOPLE + 9
+    for path in desk.folder().rglob("*.md"):
+        path.unlink()
+    error = desk.fails("records")
+    assert isinstance(error, DeletionsRefused)
+    assert error.fields["missing"] == error.fields["known"]
+
+
 def test_losses_that_are_a_minute_apart_do_not_count_together() -> None:
     now = 0.0
     losses = RecentLosses(lambda: now)
