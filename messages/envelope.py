@@ -33,14 +33,28 @@ class Deadline:
 class Cancellation:
     """A one-way flag that a caller raises; checked at pick-up and between steps, never after acceptance."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_callbacks", "_event", "_lock")
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] = []
 
     def cancel(self) -> None:
         """Any thread."""
-        self._event.set()
+        with self._lock:
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def add_callback(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` once, in the cancelling thread; at once if the flag is up already. It must not block."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return
+        callback()
 
     @property
     def requested(self) -> bool:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, assert_never
 
-from actors.store.messages import CatchUp, Prepare, Prepared, RunAgain, VerifyEvidence
+from actors.store.messages import CatchUp, GivenUp, Prepare, Prepared, RunAgain, VerifyEvidence
 from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
 from actors.store.operations.context import Prepared as PreparedFacts
 from actors.store.sources import Complete, Passage
 from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepWork
-from actors.supervision import ActorContext, ActorHandle
+from actors.supervision import ActorContext, ActorHandle, Envelope
 from messages.envelope import Deadline
 from messages.errors import NotFound, Restarting
 
@@ -37,8 +37,12 @@ class Errands:
         self._auditor = context.ask_handle("helpers/auditor")
 
     def send(self, parked: Prepare, need: Need) -> None:
-        """Ask for what the parked request needs; its deadline, fairness and cancellation go along."""
+        """Ask for what the parked request needs; its deadline, fairness and cancellation go along.
+
+        A caller that cancels meanwhile is answered at once, whatever the helper does.
+        """
         envelope = parked.envelope
+        envelope.cancellation.add_callback(lambda: self._give_up(envelope))
         partition = parked.message.permit.partition
         deadline = Deadline(envelope.deadline.at - HELPER_MARGIN_SECONDS)
         cancellation, correlation_id, fairness_key = (
@@ -128,6 +132,10 @@ class Errands:
             return parked, replace(facts, passage=answer)
         verdicts = {**parked.verdicts, **answer}
         return replace(parked, verdicts=verdicts), replace(facts, verdicts=verdicts)
+
+    def _give_up(self, envelope: Envelope) -> None:
+        if envelope.reply is not None and not envelope.reply.done():
+            self._context.tell_self(GivenUp(envelope))
 
     def _helper_of(self, work: UpkeepWork) -> ActorHandle:
         match work:

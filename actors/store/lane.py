@@ -21,6 +21,7 @@ from actors.store.messages import (
     Checkpointed,
     FilesChanged,
     FilesSynced,
+    GivenUp,
     IndexChanged,
     IndexDamaged,
     IndexSynced,
@@ -199,6 +200,10 @@ class Lane(GuardedActor):
                     self._tick()
                 case RunAgain(parked):
                     self._run_and_answer(parked)
+                case GivenUp(envelope):
+                    # A parked request does not run, so that nothing of it can have been saved.
+                    assert envelope.reply is not None
+                    envelope.reply.fail(Cancelled("The caller cancelled the request."))
                 case _OpenNextSlice():
                     self._open_next_slice()
                 case _:

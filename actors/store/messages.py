@@ -60,6 +60,13 @@ class RunAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class GivenUp:
+    """To the lane itself: the caller of a parked request wants no answer any more. Nothing of it was done."""
+
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
 class CatchUp(Request[int]):
     """To the indexer: bring a partition's index to this catalogue change; answers the change reached."""
 

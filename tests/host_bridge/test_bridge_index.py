@@ -11,7 +11,7 @@ import pytest
 
 from actors.store import helpers
 from messages.envelope import Call, Deadline
-from messages.errors import KnowledgeError
+from messages.errors import Cancelled, KnowledgeError
 from messages.json_types import JsonObject
 from messages.vocabulary import PRIVATE
 from storage import index_builder, python_child
@@ -85,6 +85,18 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
     monkeypatch.setattr(python_child, "command", command)
     return begun
+
+
+def test_a_cancelled_search_is_answered_while_its_index_is_still_built(filled: Path, endless: threading.Event) -> None:
+    with open_bridge(filled) as bridge:
+        pending = bridge.submit(Call("knowledge_grep", {"query": "lantern"}, MAIN, Deadline.after(60)))
+        other = bridge.submit(Call("knowledge_grep", {"query": "lantern"}, MAIN, Deadline.after(60)))
+        assert endless.wait(30)
+        pending.cancel()
+        with pytest.raises(Cancelled):
+            pending.deliver(print)
+        assert not other.done(), "others wait for the same index"
+        bridge.close(drain_seconds=0.2)
 
 
 def test_a_search_whose_deadline_passes_ends_the_process_that_builds_its_index(
