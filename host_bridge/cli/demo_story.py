@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -284,12 +285,22 @@ def history(story: Story) -> JsonObject:
                 break
             time.sleep(0.05)
     vault = vault_of(story.state_dir)
-    log = subprocess.run(
-        ["git", "-C", str(vault), "log", "--format=%h %an: %s"], capture_output=True, text=True, check=False
-    ).stdout.splitlines()
+    log = commits_of(vault)
     files = sum(path.suffix == ".md" for path in record_files(vault))
-    teller.say(f"{files} Markdown files, {len(log)} commits; the newest: {log[0] if log else git.get('message')}")
+    if log:
+        teller.say(f"{files} Markdown files, {len(log)} commits; the newest: {log[0]}")
+    else:
+        teller.say(f"{files} Markdown files. {git.get('message', 'Their Git history cannot be read.')}")
     return {"files": files, "commits": len(log), "git": git.get("state")}
+
+
+def commits_of(vault: Path) -> list[str]:
+    """One line a commit, the newest first; none where git is not installed, as the store keeps no history either."""
+    with suppress(FileNotFoundError):
+        return subprocess.run(
+            ["git", "-C", str(vault), "log", "--format=%h %an: %s"], capture_output=True, text=True, check=False
+        ).stdout.splitlines()
+    return []
 
 
 def raw_batches(reading: Reading) -> list[JsonObject]:

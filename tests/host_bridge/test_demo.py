@@ -121,6 +121,19 @@ def test_an_interrupted_demo_leaves_neither_process_nor_folder(tmp_path: Path, e
     assert list(tmp_path.glob("knowledge-demo-*")) == []
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_without_git_the_demo_finds_no_commits_and_does_not_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: bool
+) -> None:
+    person = ["-c", "user.name=Ana", "-c", "user.email=ana@example.org"]
+    for words in (["init", "--quiet"], [*person, "commit", "--quiet", "--allow-empty", "--message", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    if not installed:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    subjects = [line.split(" ", 1)[1] for line in demo_story.commits_of(tmp_path)]
+    assert subjects == (["Ana: first"] if installed else [])
+
+
 def test_a_folder_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     ran = run("--state-dir", str(tmp_path / "file" / "below"), cwd=tmp_path)
