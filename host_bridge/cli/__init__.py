@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     from host_bridge.cli import exits, output
-    from host_bridge.cli.options import UsageError
+    from host_bridge.cli.options import UsageError, near
 
     name = arguments[0] if arguments else "--help"
     if name == "--version":
@@ -64,7 +64,7 @@ def _run(arguments: list[str]) -> int:
 
         return teaching.show(arguments[1] if len(arguments) > 1 else None)
     if name not in _COMMANDS:
-        output.complain(f"knowledge: there is no command {name!r}. Try: knowledge --help")
+        output.complain(f"knowledge: there is no command {name!r}{near(name, _COMMANDS)}. Try: knowledge --help")
         return exits.USAGE
     if "--help" in arguments[1:]:
         from host_bridge.cli import help as teaching

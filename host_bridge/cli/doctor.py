@@ -88,7 +88,9 @@ def _rebuilt(result: JsonObject) -> str:
 def _in_words(result: JsonObject) -> str:
     findings = rows_of(result, "findings")
     if not findings:
-        return f"All is well: the registry is whole, and {len(rows_of(result, 'stores'))} store(s) are where it says."
+        number = len(rows_of(result, "stores"))
+        places = "its one store is" if number == 1 else f"its {number} stores are"
+        return f"All is well: the registry is whole, and {places} where it says."
     lines = []
     for finding in findings:
         about = [f"{key} {finding[key]}" for key in ("agent", "vaultId", "path") if finding.get(key)]

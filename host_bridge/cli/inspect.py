@@ -8,7 +8,7 @@ from __future__ import annotations
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
 from host_bridge.cli.inspect_words import in_words
-from host_bridge.cli.options import STATE_DIR, Options, UsageError, parse, state_dir
+from host_bridge.cli.options import STATE_DIR, Options, UsageError, near, parse, state_dir
 from host_bridge.owner.client import OwnerError
 
 TYPE_CHECKING = False
@@ -61,13 +61,16 @@ VIEWS = {
     "activity": _View("activity", {"--limit": True, "--before": True}),
     "diagnostics": _View("diagnostics", {"--limit": True}),
 }
+_ALL = ", ".join(VIEWS)
 
 
 def run(arguments: Sequence[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     view = VIEWS.get(name)
     if view is None:
-        raise UsageError(f"say what to look at: {', '.join(VIEWS)}")
+        if name and not name.startswith("-"):
+            raise UsageError(f"there is no view {name!r}{near(name, VIEWS) or f'; there are {_ALL}'}")
+        raise UsageError(f"say what to look at: {_ALL}")
     options = parse(rest, view.options, words=1 if view.word else 0)
     if view.needed and not options.words:
         raise UsageError(f"{name} needs {'an' if view.word == 'id' else 'a'} {view.word}")

@@ -9,7 +9,7 @@ from host_bridge.owner import address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 STATE_DIR = {"--state-dir": True}
 CALLER = {"--agent": True, "--conversation": True, "--session": True}
@@ -90,7 +90,12 @@ def state_dir(options: Options) -> str:
 
 
 def _suggestion(name: str, known: Mapping[str, bool]) -> str:
-    import difflib
+    return near(name, known) or (f"; it takes {', '.join(known)}" if known else "")
 
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; it takes {', '.join(known)}" if known else ""
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean ...?)`` where one of the known words looks like the name, else nothing."""
+    import difflib  # loaded by those who mistyped only
+
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""

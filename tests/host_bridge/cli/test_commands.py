@@ -180,6 +180,25 @@ def test_an_unknown_option_is_answered_with_the_one_that_was_meant() -> None:
         parse(["--stat-dir", "x"], {"--state-dir": True})
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["inspekt"], "'inspekt' (did you mean inspect?). Try: knowledge --help"),
+        (["inspect", "histroy"], "'histroy' (did you mean history?). Try: knowledge help inspect"),
+        (["status", "--jsno"], "--jsno here (did you mean --json?). Try: knowledge help status"),
+    ],
+)
+def test_a_word_that_was_mistyped_is_answered_with_the_one_that_was_meant(
+    warm: Home, words: list[str], meant: str
+) -> None:
+    assert warm.run(*words).stderr.decode().rstrip().endswith(meant)
+
+
+def test_a_view_that_is_like_none_is_answered_with_all(warm: Home) -> None:
+    said = warm.run("inspect", "xyzzy").stderr.decode()
+    assert "there is no view 'xyzzy'; there are recent, records, " in said
+
+
 def test_no_message_names_an_option_that_people_have_no_use_for(warm: Home) -> None:
     for word in ("--port", "--report", "--detach"):
         said = warm.run("serve", word).stderr.decode().replace(f"there is no option {word} here", "")

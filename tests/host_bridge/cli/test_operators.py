@@ -240,7 +240,8 @@ def test_a_lost_registry_is_explained_and_made_anew_on_request_only(real: Home) 
     saved = {**remembering("Kept over a lost registry."), "requestId": str(uuid.uuid4())}
     real.call("remember", json.dumps(saved))
     vault = only_store(real.state_dir).root.name
-    assert real.run("doctor").returncode == exits.OK
+    well = real.run("doctor")
+    assert (well.returncode, b"its one store is where it says." in well.stdout) == (exits.OK, True)
     assert real.run("stop").returncode == 0
     for path in (real.state_dir / "knowledge").glob("registry.sqlite*"):
         path.unlink()
