@@ -490,7 +490,7 @@ class Lane(GuardedActor):
             self._indexer.tell(IndexDamaged(partition), coalesce=IndexDamaged(partition))
 
     def _open(self) -> StoreSession:
-        assert self._session is not None, "the lane's session is open from on_ready to its end"
+        assert self._session is not None, "only what runs with the store open asks for its session"
         return self._session
 
 

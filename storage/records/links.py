@@ -310,7 +310,7 @@ def _located(text: str, position: int, end: int, url: str, blanks: re.Pattern[st
         angle = _ANGLE.match(text, start, end)
         if angle is None:
             return None
-        # D15: the destination of `<>` is what stands between the brackets; the link text's place includes them.
+        # The destination of `<>` is what stands between the brackets; the link text's place includes them.
         stop = angle.end()
         written = angle[1]
     else:
