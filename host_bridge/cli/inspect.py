@@ -80,7 +80,8 @@ def run(arguments: Sequence[str]) -> int:
     except OwnerError as error:
         return output.failure(error, compact=compact)
     output.emit(output.as_json(answer, compact=True) if compact else in_words(name, answer))
-    return exits.OK
+    # A list may be empty; one record that is not there is what was asked for and not found.
+    return exits.REFUSED if name == "record" and answer.get("state") == "missing" else exits.OK
 
 
 def _params(view: _View, options: Options) -> JsonObject:

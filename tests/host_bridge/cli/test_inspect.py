@@ -99,6 +99,8 @@ def test_a_store_is_looked_into_and_none_is_created(real: Home) -> None:
     assert "(holds)" in told
     assert b"The bell rang." in real.run("inspect", "recent").stdout
     assert note.name in real.run("inspect", "activity").stdout.decode()
+    missing = real.run("inspect", "record", "nope", "--json")
+    assert (json.loads(missing.stdout)["state"], missing.returncode) == ("missing", exits.REFUSED)
     refused = real.run("inspect", "records", "--lifecycle", "gone")
     assert refused.returncode == exits.USAGE or b"lifecycle" in refused.stderr
     assert refused.stdout == b""
