@@ -67,9 +67,20 @@ Message: TypeAlias = Request | Notification | Response
 
 
 def parse_json(line: bytes) -> JsonValue:
-    """The JSON value of a line; :class:`Malformed` with -32700, or -32600 for nesting beyond ``MAX_DEPTH``."""
+    """The JSON value of a line; :class:`Malformed` with -32700, or -32600 for nesting beyond ``MAX_DEPTH`` and for a
+    name that stands twice in one object: which of the two was meant, nobody can say."""
+    doubled = False
+
+    def members(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
+        nonlocal doubled
+        found = dict(pairs)
+        doubled = doubled or len(found) != len(pairs)
+        return found
+
     try:
-        value: JsonValue = json.loads(line.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+        value: JsonValue = json.loads(
+            line.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=members
+        )
     except UnicodeDecodeError as error:
         raise Malformed(PARSE_ERROR, f"The line is not UTF-8 (byte {error.start}).") from None
     except RecursionError:
@@ -78,6 +89,8 @@ def parse_json(line: bytes) -> JsonValue:
         raise Malformed(PARSE_ERROR, f"The line is not JSON ({_reason(error)}).") from None
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise _too_deep(id_of(value))
+    if doubled:
+        raise Malformed(INVALID_REQUEST, "A name stands twice in one object of the JSON.", id_of(value))
     return value
 
 

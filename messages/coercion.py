@@ -104,6 +104,18 @@ def without_nulls(value: Mapping[str, JsonValue]) -> JsonObject:
     return {key: member for key, member in value.items() if member is not None}
 
 
+class DoubledName(ValueError):
+    """An object of a JSON text holds one name twice; readers differ in which of the two they take."""
+
+
+def unique_members(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
+    """The members of one object of a JSON text; :class:`DoubledName` when a name stands in it twice."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise DoubledName("a name stands twice in one object")
+    return members
+
+
 def parsed_json(value: object, opening: str) -> object:
     """The array or object that a string holds, or ``value`` itself when it holds neither.
 
@@ -113,7 +125,7 @@ def parsed_json(value: object, opening: str) -> object:
     if not isinstance(value, str) or not value.lstrip().startswith(opening):
         return value
     try:
-        found = json.loads(value, parse_constant=_refuse_constant)
+        found = json.loads(value, parse_constant=_refuse_constant, object_pairs_hook=unique_members)
     except (ValueError, RecursionError):
         return value
     check_json(found)

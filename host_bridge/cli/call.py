@@ -63,7 +63,7 @@ def _arguments(text: str) -> JsonObject:
             raise UsageError(f"the arguments on stdin are longer than one request may be ({REQUEST_MAX_BYTES} bytes)")
         text = given.decode("utf-8", "surrogateescape")
     try:
-        value = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        value = json.loads(text, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_unique_members)
     except (ValueError, RecursionError) as error:
         where = f" at character {error.pos}: {error.msg}" if isinstance(error, json.JSONDecodeError) else ""
         raise UsageError(f"the arguments are not JSON{where or ': ' + _reason(error)}") from None
@@ -86,8 +86,19 @@ def _finite(text: str) -> float:
 def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deep"
-    return str(error) if isinstance(error, _NoNumber) else "a number has too many digits"
+    return str(error) if isinstance(error, _NoNumber | _DoubledName) else "a number has too many digits"
 
 
 class _NoNumber(ValueError):
     """A constant of JavaScript, or a number that no double holds."""
+
+
+class _DoubledName(ValueError):
+    """One object holds a name twice, and nobody can say which of the two was meant."""
+
+
+def _unique_members(pairs: list[tuple[str, JsonValue]]) -> JsonObject:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _DoubledName("a name stands twice in one object")
+    return members

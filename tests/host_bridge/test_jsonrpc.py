@@ -42,6 +42,24 @@ def test_what_is_not_json_is_minus_32700_with_a_null_id(line: bytes) -> None:
     assert json.loads(error.to_line())["id"] is None
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"jsonrpc": "2.0", "id": 7, "method": "x", "params": {"a": {"id": "one", "id": "two"}}}',
+        b'{"jsonrpc": "2.0", "id": 7, "method": "x", "method": "y"}',
+        b'{"jsonrpc": "2.0", "id": 7, "method": "x", "params": [{"n": 1, "\\u006e": 1}]}',
+    ],
+)
+def test_a_name_that_stands_twice_in_one_object_is_refused_and_none_of_the_two_is_taken(line: bytes) -> None:
+    error = _refused(line)
+    assert (error.number, error.request_id) == (-32600, 7)
+
+
+def test_arguments_in_a_string_that_hold_a_name_twice_stay_a_string() -> None:
+    assert jsonrpc.unwrapped('{"id": "one", "id": "two"}') == '{"id": "one", "id": "two"}'
+    assert jsonrpc.unwrapped('{"id": "one"}') == {"id": "one"}
+
+
 @pytest.mark.parametrize("line", [b"[]", b'[{"jsonrpc": "2.0", "id": 1, "method": "x"}]', b"1", b"null", b'"text"'])
 def test_batches_and_bare_values_are_minus_32600(line: bytes) -> None:
     assert _refused(line).number == -32600

@@ -95,7 +95,20 @@ def test_json_text_of_an_array_or_object_is_parsed_and_nothing_else(value: Any) 
     assert parsed_json(text, "{") == (value if isinstance(value, dict) else text)
 
 
-@pytest.mark.parametrize("text", ["[1", "[NaN]", "[" * 100_000, "[" + "9" * 5000 + "]", "{'a': 1}", "[1] x", "[,]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1",
+        "[NaN]",
+        "[" * 100_000,
+        "[" + "9" * 5000 + "]",
+        "{'a': 1}",
+        "[1] x",
+        "[,]",
+        '{"a": 1, "a": 2}',
+        '[{"a": 1, "a": 2}]',
+    ],
+)
 def test_text_that_is_no_json_stays_text(text: str) -> None:
     assert parsed_json(text, text[0]) is text
 

@@ -107,6 +107,13 @@ def test_a_number_that_json_does_not_have_is_refused_before_anything_is_asked(ho
     assert list(home.state_dir.iterdir()) == []
 
 
+def test_a_name_that_stands_twice_in_the_arguments_is_refused_before_anything_is_asked(home: Home) -> None:
+    done = home.run("call", "record", '{"id": "one", "id": "two"}', "--deadline-ms", "600000")
+    assert (done.returncode, done.stdout) == (exits.USAGE, b"")
+    assert b"a name stands twice in one object" in done.stderr
+    assert list(home.state_dir.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("size", "status"), [(REQUEST_MAX_BYTES - 50, exits.REFUSED), (REQUEST_MAX_BYTES + 50, exits.USAGE)]
 )
