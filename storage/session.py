@@ -48,9 +48,9 @@ FAULT_POINTS: Final = (
 
 
 _UNCOVERED: Final = {
-    "broken": "files cannot be read as records; they stay as they are, see the diagnostics",
+    "broken": "files cannot be read as records and stay as they are; `knowledge status` names them",
     "withheld": "files are withheld because their scope is missing or not this partition's",
-    "refused": "files or folders are not looked into (links, devices, odd names); see the diagnostics",
+    "refused": "files or folders are not looked into (links, devices, odd names); `knowledge status` names them",
 }
 
 
@@ -342,6 +342,12 @@ class PartitionSession:
         refused = (*self._watch.findings, *twins(self.catalogue.paths_below("")))
         others = [FileFinding(found.path, found.code, f"This {found.message}.") for found in refused]
         issues = self._activation.issues
+        others += [
+            FileFinding(
+                path, "duplicate_id", "Another file has the same id, so that nothing is found by it; give one a new id."
+            )
+            for path in self.catalogue.paths_of_repeated_ids()
+        ]
         others += [FileFinding(issue.source, issue.code, issue.message, issue.path) for issue in issues]
         more = [found for found in others if (found.path, found.code) not in known]
         return sorted((*rows, *more), key=lambda found: found.path)[:limit], counted + len(more)

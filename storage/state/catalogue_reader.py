@@ -384,6 +384,15 @@ class CatalogueReader:
         )
         return [str(row[0]) for row in rows]
 
+    def paths_of_repeated_ids(self) -> Sequence[str]:
+        """The files whose record's id stands in another file too, by path."""
+        rows = self._db.query(
+            "SELECT path FROM record WHERE partition = ?1 AND id IN "
+            "(SELECT id FROM record WHERE partition = ?1 GROUP BY id HAVING count(*) > 1) ORDER BY path",
+            (self.number,),
+        )
+        return [str(row[0]) for row in rows]
+
     def findings(self, path: str) -> Sequence[JsonObject]:
         """What is wrong with one file."""
         rows = self._db.query(

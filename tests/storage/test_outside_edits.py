@@ -443,3 +443,18 @@ def test_an_ontology_that_a_failing_disk_hides_is_scan_incomplete_and_never_take
     assert isinstance(error, ScanIncomplete)
     assert error.fields["path"] == "ontology.yaml"
     assert listed(desk) == ["ann"]
+
+
+def test_two_files_with_one_id_are_listed_and_named_and_neither_is_found_by_it(desk: Desk) -> None:
+    original = note(desk, "one", "Person one")
+    twin = original.with_name("copy.md")
+    twin.write_bytes(original.read_bytes())
+    identity = "one"
+    assert listed(desk) == [identity, identity]
+    assert desk.call("record", {"id": identity}) == {"record": None}
+    found, total = desk.session.partition(PRIVATE).diagnostics(10)
+    named = [(one.path, one.code) for one in found]
+    assert (named, total) == ([("people/copy.md", "duplicate_id"), ("people/one.md", "duplicate_id")], 2)
+    twin.unlink()
+    assert desk.call("record", {"id": identity}) != {"record": None}
+    assert desk.session.partition(PRIVATE).diagnostics(10) == ([], 0)

@@ -105,7 +105,7 @@ def _located(context: OperationContext, named: str, field: str) -> str:
 def _adopted(context: OperationContext, path: str, field: str, page_type: str | None, recorded: int) -> _Adopted:
     known = context.catalogue.file(path)
     if known is None:
-        raise _refused(field, "not_read", "is not read as a note here; see the diagnostics")
+        raise _refused(field, "not_read", "is not read as a note here; `knowledge status` says why")
     if known.state != "broken":
         raise _refused(field, "already_a_record", "has an envelope already")
     original = _text(context, known)
@@ -168,7 +168,8 @@ def _text(context: OperationContext, known: KnownFile) -> bytes:
     text = history.text(context.session.store.publisher.db, known.hash)
     if text is None:
         # Seen and never read: too large, or no file that may be read.
-        raise InvalidArgument("The file is not read here; see the diagnostics.", field="paths", reason="not_read")
+        said = "The file is not read here; `knowledge status` says why."
+        raise InvalidArgument(said, field="paths", reason="not_read")
     return text
 
 
