@@ -7,7 +7,7 @@ Source: stores-and-access.md (Manage stores, Conversation access, Caller authori
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import assert_never
 
 from actors.authority import (
@@ -45,8 +45,16 @@ LOOKS_ONLY = (ListStoresRequest, ListGrantsRequest, AuditRequest, DoctorRequest)
 class AccessDesk:
     """Answers requests about access. One for each runtime."""
 
-    def __init__(self, gate: PermitGate, authority: ActorHandle, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        gate: PermitGate,
+        authority: ActorHandle,
+        now_ms: Callable[[], int],
+        settle: Callable[[Collection[str]], Reply[bool]],
+    ) -> None:
+        """``settle`` opens stores that nobody has open, and is answered when nothing accepted is left in them."""
         self._gate = gate
+        self._settle = settle
         self._authority = authority
         self._now_ms = now_ms
 
@@ -62,16 +70,30 @@ class AccessDesk:
             message, deadline=call.deadline, correlation_id=call.correlation_id
         )
 
+        settled = self._settle(self._narrowed(message))
+
         def answered(done: Reply[JsonObject]) -> None:
             error = done.error()
             if error is None:
-                pending.succeed(done.result(0))
+                result = done.result(0)
+                settled.add_done_callback(lambda both: _finish(pending, both, result))
             elif isinstance(request, LOOKS_ONLY) and error.retry == "unknown":
                 pending.fail(type(error)(error.message, retry="safe", **error.fields))
             else:
                 pending.fail(error)
 
         reply.add_done_callback(answered)
+
+    def _narrowed(self, message: Request[JsonObject]) -> tuple[str, ...]:
+        """The stores in which somebody may have less afterwards, and where a save may still be unfinished."""
+        match message:
+            case ChangeGrant(agent, _, access) if access != "read-save":
+                agents: tuple[str, ...] = (agent,)
+            case MoveAgent(agent, request):
+                agents = (agent, *(request.agents if isinstance(request, ShareStoreRequest) else ()))
+            case _:
+                return ()
+        return tuple(vault for vault in self._gate.vaults_of(agents) if not self._gate.is_settled(vault))
 
     def _message(self, call: OperatorCall, request: AccessRequest) -> Request[JsonObject]:
         by = operator_by(call, self._now_ms())
@@ -96,6 +118,14 @@ class AccessDesk:
                 return ChangeGrant(_in_role(call, _named(call)), key, None, by)
             case _:
                 assert_never(request)
+
+
+def _finish(pending: PendingOperation, settled: Reply[bool], result: JsonObject) -> None:
+    error = settled.error()
+    if error is None:
+        pending.succeed(result)
+    else:
+        pending.fail(error)
 
 
 def require_whole_admin(call: OperatorCall) -> None:

@@ -227,6 +227,11 @@ class StoreDirectory:
         """The handle on a store's lane, whether it runs or not."""
         return self._tree.handle(f"{store_name(vault_id)}/lane")
 
+    def quarantined(self, vault_id: str) -> bool:
+        """Whether the store or its lane was taken out of service."""
+        handles = (self._tree.handle(store_name(vault_id)), self.lane(vault_id))
+        return any(handle.health().quarantine is not None for handle in handles)
+
     def entered(self, live: _Live) -> None:
         with self._lock:
             live.unanswered += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
 from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
+from actors.settling import settle
 from actors.store.messages import RunTool
 from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.supervision import (
@@ -58,6 +59,7 @@ from messages.operator import OperatorCall, SubscribeCall
 from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
+from storage.store_parts import was_interrupted
 from storage.vault import ScanLimits
 
 AUTHORITY: Final = "authority"
@@ -289,7 +291,7 @@ class Runtime:
                 now_ms=now_ms,
             )
         )
-        self._access = AccessDesk(self.gate, self._authority, now_ms)
+        self._access = AccessDesk(self.gate, self._authority, now_ms, self._settle)
         self._closing = threading.Event()
 
     # --- calls -----------------------------------------------------------------------------------------
@@ -354,7 +356,22 @@ class Runtime:
 
     def end_run(self, run_id: str, deadline: Deadline) -> Reply[bool]:
         """Make a run's audiences stale; answered when no save and no answer under them can follow any more."""
-        return self._authority.ask(EndRun(run_id), deadline=deadline)
+        both: Reply[bool] = Reply()
+
+        def end() -> None:
+            unsettled = self._settle([vault_id for vault_id in self.gate.stores() if self._may_be_unsettled(vault_id)])
+            # Both at once: a fence that a crash left taken is released by the opening of its store.
+            self._authority.ask(EndRun(run_id), deadline=deadline).add_done_callback(
+                lambda done: _pass_on(done, both, lambda: unsettled.add_done_callback(partial(_pass_on, to=both)))
+            )
+
+        if self.gate.open():
+            end()
+        else:
+            self._authority.ask(AwaitView(), deadline=deadline).add_done_callback(
+                lambda ready: _pass_on(ready, both, end)
+            )
+        return both
 
     def health(self) -> JsonObject:
         """The published snapshots of all actors; asks nobody."""
@@ -441,6 +458,19 @@ class Runtime:
         )
         pending.take(permit, reply)
 
+    def _settle(self, stores: Collection[str]) -> Reply[bool]:
+        return settle(
+            stores, self.gate, self._open_store, self._stores.quarantined, self._tree.environment.clock
+        )
+
+    def _may_be_unsettled(self, vault_id: str) -> bool:
+        """Whether a store that nobody has open may hold an accepted save that is not in place: a run may have saved in
+        any store, and not all of them can be opened for its end."""
+        if self.gate.is_settled(vault_id):
+            return False
+        layout = self.gate.layout_of(vault_id)
+        return self.gate.was_left(vault_id) or (layout is not None and was_interrupted(layout))
+
     def _open_store(self, vault_id: str) -> Reply[StoreHandle]:
         layout = self.gate.layout_of(vault_id)
         if layout is None:
@@ -470,6 +500,17 @@ class Runtime:
             workspace=self._workspace,
             events=self._events,
         )
+
+
+def _pass_on(reply: Reply[bool], to: Reply[bool], proceed: Callable[[], object] | None = None) -> None:
+    """Give an answer on; a success goes on with ``proceed`` where there is one."""
+    error = reply.error()
+    if error is not None:
+        to.fail(error)
+    elif proceed is None:
+        to.succeed(True)
+    else:
+        proceed()
 
 
 def _guarded(

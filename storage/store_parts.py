@@ -30,6 +30,14 @@ def missing_parts(layout: StoreLayout) -> tuple[Part, ...]:
     return tuple(found)
 
 
+def was_interrupted(layout: StoreLayout) -> bool:
+    """Whether the database was last used by a process that died: closing it removes its log.
+
+    Meaningful for a store that nobody has open.
+    """
+    return _is(stat.S_ISREG, layout.state_database.with_name(f"{layout.state_database.name}-wal"))
+
+
 def _is(kind: Callable[[int], bool], path: os.PathLike[str]) -> bool:
     with effect("parts.look"):
         try:
@@ -39,4 +47,4 @@ def _is(kind: Callable[[int], bool], path: os.PathLike[str]) -> bool:
     return kind(mode)
 
 
-__all__ = ["Part", "missing_parts"]
+__all__ = ["Part", "missing_parts", "was_interrupted"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
@@ -50,6 +50,9 @@ class PermitGate:
         self._view: AuthorityView | None = None
         self._inside: dict[int, tuple[Permit, bool]] = {}
         self._stranded: dict[int, tuple[Permit, bool]] = {}
+        self._unfinished: dict[int, tuple[Permit, bool]] = {}
+        self._settled: set[str] = set()
+        self._left: set[str] = set()
         self._tokens = itertools.count()
         self._epoch = 0
         self._ended_runs: frozenset[str] = frozenset()
@@ -113,11 +116,42 @@ class PermitGate:
             return True
 
     def recovered(self, vault_id: str) -> None:
-        """Release fences that a crashed lane of this store took along: its recovery has finished."""
+        """Release fences that a crashed lane of this store took along: its recovery has finished, or it is in
+        quarantine and commits nothing more."""
         with self._changed:
-            for token in [t for t, (permit, _) in self._stranded.items() if permit.vault_id == vault_id]:
-                del self._stranded[token]
-            self._changed.notify_all()
+            self._settled.add(vault_id)
+            self._left.discard(vault_id)
+            self._release(self._stranded, vault_id)
+            self._release(self._unfinished, vault_id)
+
+    def finished(self, vault_id: str) -> None:
+        """Release the fences of saves that were accepted and could not be put in place at once: now they are."""
+        if not self._unfinished:
+            return
+        with self._changed:
+            self._release(self._unfinished, vault_id)
+
+    def left_unsettled(self, vault_id: str) -> None:
+        """A store was closed with work that its next opening finishes: until then it is not settled."""
+        with self._changed:
+            self._settled.discard(vault_id)
+            self._left.add(vault_id)
+
+    def is_settled(self, vault_id: str) -> bool:
+        """Whether this process has opened the store and left no accepted save in it unfinished by closing it."""
+        return vault_id in self._settled
+
+    def was_left(self, vault_id: str) -> bool:
+        """Whether this process closed the store with something unfinished."""
+        return vault_id in self._left
+
+    def vaults_of(self, agents: Iterable[str]) -> tuple[str, ...]:
+        """The stores that these agents use now, as far as they exist; none while no view is in force."""
+        view = self._view
+        if view is None:
+            return ()
+        found = (view.members[agent].vault_id for agent in agents if agent in view.members)
+        return tuple(sorted({vault_id for vault_id in found if vault_id is not None}))
 
     # --- the callers' side ----------------------------------------------------------------------------
 
@@ -179,11 +213,12 @@ class PermitGate:
             raise Denied("The access under which this call was accepted has been withdrawn.")
 
     @contextmanager
-    def fence(self, permit: Permit) -> Iterator[None]:
+    def fence(self, permit: Permit, unfinished: Callable[[], bool] = lambda: False) -> Iterator[None]:
         """The commit fence: inside it the save may become durable; a revocation waits for it.
 
-        Left by a defect, or by an error that may have stored something (``retry: unknown``), it stays taken until
-        :meth:`recovered`: the journal commit may have happened and is finished by recovery.
+        Where ``unfinished`` says at its end that the save was accepted and is not in place yet, it stays taken until
+        :meth:`finished`. Left by a defect, or by an error that may have stored something (``retry: unknown``), it
+        stays taken until :meth:`recovered`: the journal commit may have happened and is finished by recovery.
         """
         token = self._enter(permit, write=True)
         try:
@@ -192,10 +227,13 @@ class PermitGate:
             if isinstance(error, KnowledgeError) and error.retry != "unknown":
                 self._leave(token)
             else:
-                self._strand(token)
+                self._move(token, self._stranded)
             raise
         else:
-            self._leave(token)
+            if unfinished():
+                self._move(token, self._unfinished)
+            else:
+                self._leave(token)
 
     @contextmanager
     def lease(self, permit: Permit) -> Iterator[None]:
@@ -221,9 +259,15 @@ class PermitGate:
             self._inside[token] = permit, write
             return token
 
-    def _strand(self, token: int) -> None:
+    def _move(self, token: int, to: dict[int, tuple[Permit, bool]]) -> None:
         with self._changed:
-            self._stranded[token] = self._inside.pop(token)
+            to[token] = self._inside.pop(token)
+
+    def _release(self, held: dict[int, tuple[Permit, bool]], vault_id: str) -> None:
+        """Holds the lock."""
+        for token in [token for token, (permit, _) in held.items() if permit.vault_id == vault_id]:
+            del held[token]
+        self._changed.notify_all()
 
     def _leave(self, token: int) -> None:
         with self._changed:
@@ -231,7 +275,7 @@ class PermitGate:
             self._changed.notify_all()
 
     def _outdated_holders(self) -> bool:
-        holders = (*self._inside.values(), *self._stranded.values())
+        holders = (*self._inside.values(), *self._stranded.values(), *self._unfinished.values())
         return any(not self._still_given(permit, write) for permit, write in holders)
 
     def _still_given(self, permit: Permit, write: bool) -> bool:

@@ -116,6 +116,9 @@ class Lane(GuardedActor):
         try:
             self._open_store()
         except (FailedClosed, ScanIncomplete, StoreUnavailable) as refusal:
+            if isinstance(refusal, FailedClosed):
+                # Nothing more is committed before a person has settled it; a revocation need not wait for that.
+                self._settings.gate.recovered(self._settings.vault_id)
             logger.error("store cannot be opened", extra={"actor": self.context.name, "code": refusal.code})
             self.context.publish({"vaultId": self._settings.vault_id, "closed": refusal.code})
             self._settings.events.publish(self._settings.vault_id, PRIVATE, "status")
@@ -146,13 +149,15 @@ class Lane(GuardedActor):
             session, self._session = self._session, None
             self._indexes.close()
             with _corruption(self._settings):
-                session.close(clean=True)
+                if not session.close(clean=True):
+                    self._settings.gate.left_unsettled(self._settings.vault_id)
 
     def on_ended(self) -> None:
         """After a crash: release descriptors, leave recovery to the next incarnation."""
         self._indexes.close()
         if self._session is not None:
             session, self._session = self._session, None
+            self._settings.gate.left_unsettled(self._settings.vault_id)
             session.abandon()
 
     # --- messages --------------------------------------------------------------------------------------
@@ -211,10 +216,12 @@ class Lane(GuardedActor):
             self._announce()
 
     def _announce(self) -> None:
-        """Tell who listens which partitions have changed since the last time."""
+        """Tell which partitions have changed since the last time, and a revocation that saves are in place."""
         session = self._session
         if session is None:
             return
+        if session.publisher.pending() is None:
+            self._settings.gate.finished(self._settings.vault_id)
         for partition in session.opened():
             key = partition.partition
             if self._touched.get(key) == partition.touched:
@@ -320,7 +327,7 @@ class Lane(GuardedActor):
         gate, permit = self._settings.gate, message.permit
 
         def fence() -> AbstractContextManager[object]:
-            return gate.fence(permit)
+            return gate.fence(permit, lambda: self._open().publisher.pending() is not None)
 
         return OperationContext(
             session=partition,

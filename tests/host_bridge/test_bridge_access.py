@@ -537,7 +537,7 @@ def test_nothing_commits_after_end_run_has_returned(tmp_path: Path) -> None:
 def test_without_the_fence_and_the_checks_the_save_would_happen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PermitGate, "fence", lambda self, permit: nullcontext())
+    monkeypatch.setattr(PermitGate, "fence", lambda self, permit, unfinished=None: nullcontext())
     monkeypatch.setattr(PermitGate, "check", lambda self, permit, *, write: None)
     with open_bridge(tmp_path) as bridge:
         bridge.call("knowledge_status", {}, MAIN)
