@@ -612,3 +612,41 @@ def test_other_runs_go_on_when_one_ends(tmp_path: Path) -> None:
         assert "state" not in remember(bridge, "A fact.", 1, OwnerPrivate("main", run_id="run 2"))
         child = OwnerPrivate("main", run_id="run 2", root=RUN)
         assert isinstance(failure(bridge, "status", {}, child), AudienceStale)
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+
+class CountedLock(threading.Condition):
+    """The gate's lock; counts how often it was taken but by the authority."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+    def __enter__(self) -> bool:
+        entered = super().__enter__()
+        self.taken += "authority" not in threading.current_thread().name
+        return entered
+
+
+@pytest.mark.parametrize("grants", [0, 200])
+def test_only_the_commit_fence_and_the_read_lease_lock_whatever_number_of_grants_there_is(
+    tmp_path: Path, grants: int
+) -> None:
+    with open_bridge(tmp_path) as bridge:
+        for number in range(grants):
+            given: JsonObject = {"agent": "main", "sessionKey": f"chat:{number}", "access": "read"}
+            bridge.ask("access.grants.set", given)
+        remember(bridge, "A fact.", 1)
+        gate = bridge._runtime.gate
+        for arguments, tool, locks in (
+            ({}, "knowledge_records", 2),
+            ({**remembering("Another."), "requestId": request_id(2)}, "knowledge_remember", 4),
+        ):
+            call = Call(tool, arguments, GROUP if tool.endswith("records") else MAIN, Deadline.after(20))
+            counted = gate._changed = CountedLock()
+            pending = bridge.submit(call)
+            eventually_delivered(pending.add_done_callback)
+            pending.deliver(lambda answer: None)
+            assert counted.taken == locks
