@@ -425,7 +425,7 @@ def test_of_32_threads_not_one_save_and_not_one_private_byte_follows_a_revocatio
     assert hammered(bridge, host, 8) == []
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)
 def test_of_32_threads_not_one_save_and_not_one_private_byte_follows_a_thousand_revocations(
     bridge: KnowledgeBridge, host: Host
