@@ -23,7 +23,15 @@ from messages.audience import (
     own_partition,
     run_ids,
 )
-from messages.errors import AudienceMissing, AudienceStale, Denied, Sandboxed, StoreAmbiguous, WritesDisabled
+from messages.errors import (
+    AudienceMissing,
+    AudienceStale,
+    Denied,
+    ReadOnlyGrant,
+    Sandboxed,
+    StoreAmbiguous,
+    WritesDisabled,
+)
 from messages.operator import Operator, Scope
 from messages.vocabulary import PRIVATE
 from storage.grants import Access
@@ -74,7 +82,8 @@ def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now:
     """The permit of ``audience`` in ``view``; pure, any thread.
 
     A delegated audience gets exactly its root's partition and grants, written as the child's agent.
-    Raises ``AudienceMissing``, ``Sandboxed``, ``AudienceStale``, ``Denied``, ``StoreAmbiguous`` or ``WritesDisabled``.
+    Raises ``AudienceMissing``, ``Sandboxed``, ``AudienceStale``, ``Denied``, ``StoreAmbiguous``, ``WritesDisabled``,
+    and ``ReadOnlyGrant`` where the save would be the first use of a store.
     """
     if audience is None:
         raise AudienceMissing("This call carries no audience; the host must mint one for it.")
@@ -89,9 +98,12 @@ def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now:
         )
     if write and not view.writes_enabled:
         raise WritesDisabled("Writes are disabled by the configuration (writesEnabled: false).")
-    if member.vault_id is None:
-        return Unbound(originating(audience).agent)
     granted = granted_access(view, originating(audience))
+    if member.vault_id is None:
+        if write and granted == "read":
+            # Here already: a save that is refused is no authorised use, and must not create the store.
+            raise read_only_grant()
+        return Unbound(originating(audience).agent)
     return Permit(
         audience=audience,
         agent=audience.agent,
@@ -101,6 +113,11 @@ def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now:
         epoch=view.epoch,
         expires_at=earliest_expiry(audience),
     )
+
+
+def read_only_grant() -> ReadOnlyGrant:
+    """The refusal of a save under a grant to read."""
+    return ReadOnlyGrant("This conversation may read the owner's memory, not save to it.")
 
 
 def granted_access(view: AuthorityView, audience: Audience) -> Access | None:

@@ -10,11 +10,12 @@ from typing import Final, Literal
 
 from host_bridge.mcp import McpHost, McpSession
 from host_bridge.transport import LineReader, Outbox
-from messages.audience import OwnerPrivate
+from messages.audience import Audience, OwnerPrivate
 from messages.json_types import JsonObject, JsonValue
 
 Era = Literal["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 ERAS: Final[tuple[Era, ...]] = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+_OWNER: Final = OwnerPrivate("main")
 _ENVELOPE: Final[JsonObject] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
@@ -25,11 +26,17 @@ _ENVELOPE: Final[JsonObject] = {
 class Served:
     """One MCP session of one host, opened in one of the two eras, and its raw lines."""
 
-    def __init__(self, host: McpHost, era: Era = "2025-11-25", profile: str | None = None) -> None:
+    def __init__(
+        self,
+        host: McpHost,
+        era: Era = "2025-11-25",
+        profile: str | None = None,
+        audience: Audience = _OWNER,
+    ) -> None:
         self.era = era
         self.ours, self.theirs = socket.socketpair()
         self.outbox = Outbox(self.ours.fileno(), name="test")
-        self.session: McpSession = host.open(self.outbox, OwnerPrivate("main"), profile)
+        self.session: McpSession = host.open(self.outbox, audience, profile)
         self._reader = LineReader(self.ours.fileno())
         self._thread = threading.Thread(target=self._feed)
         self._thread.start()
