@@ -18,7 +18,18 @@ from typing import Final, TypeVar
 import orjson
 
 from actors.access import AccessDesk
-from actors.authority import Authority, AwaitView, BindAgent, EndRun, Memberships, Permit, PermitGate, Policy, Unbound
+from actors.authority import (
+    Authority,
+    AwaitView,
+    BindAgent,
+    EndRun,
+    Memberships,
+    Permit,
+    PermitGate,
+    Policy,
+    Unbound,
+    read_only_grant,
+)
 from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
 from actors.maintenance import Maintenance, Pace, Schedule
@@ -48,7 +59,6 @@ from messages.errors import (
     InternalError,
     KnowledgeError,
     Quarantined,
-    ReadOnlyGrant,
     Restarting,
     Stopping,
     StoreOpening,
@@ -436,7 +446,7 @@ class Runtime:
 
     def _ask(self, validated: _Validated, permit: Permit, pending: PendingCall) -> None:
         if validated.writes and not permit.may_write:
-            raise ReadOnlyGrant("This conversation may read the owner's memory, not save to it.")
+            raise read_only_grant()
         layout = self.gate.place_of(permit)
         opened = self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
         opened.add_done_callback(

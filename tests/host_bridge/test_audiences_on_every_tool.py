@@ -6,6 +6,7 @@ Source: stores-and-access.md (Caller authority, Conversation access, Stores), de
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -102,17 +103,34 @@ class Site:
         files = {
             str(path.relative_to(home)): path.read_bytes()
             for store in stores(self.state_dir)
-            for path in store.rglob("*")
-            if path.is_file() and not {".git", "search"} & set(path.parts) and ".sqlite" not in path.name
+            for folder, _, names in os.walk(store)
+            for path in (Path(folder) / name for name in names if ".sqlite" not in name)
+            if _stays(path)
         }
         return files, {f"{path}:{name}": count for path in databases for name, count in row_counts(path)}
+
+
+def _stays(path: Path) -> bool:
+    """Whether a file is no part of what Git, the index and the publisher make beside the requests."""
+    return not any(part in (".git", "search") or part.startswith(".kr-") for part in path.parts)
+
+
+KEPT: Final = frozenset(
+    "publication history record partition upload store member binding conversation_grant assignment audit".split()
+)
+"""Tables that only requests write: what waits for Git or for a sync comes and goes by itself."""
 
 
 def row_counts(database: Path) -> list[tuple[str, int]]:
     # Through the runtime's own library: a second SQLite in one process would drop the first one's locks.
     with closing(apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        connection.set_busy_timeout(5_000)
         names = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return [(name, int(str(connection.execute(f'SELECT count(*) FROM "{name}"').get))) for name in names]
+        return [
+            (name, int(str(connection.execute(f'SELECT count(*) FROM "{name}"').get)))
+            for name in names
+            if name in KEPT
+        ]
 
 
 @pytest.fixture(scope="module")
