@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Set
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from messages.errors import (
@@ -24,6 +25,7 @@ from messages.errors import (
     VaultOlderThanDatabase,
 )
 from messages.vocabulary import VAULT_FORMAT
+from storage import files
 
 MANIFEST_NAME: Final = "vault.json"
 MANIFEST_MAX_BYTES: Final = 64 * 1024
@@ -68,6 +70,22 @@ class Manifest:
 
 
 Found: TypeAlias = Manifest | Absent
+
+
+def claimed_vault_id(vault: Path, *, at: str) -> str | None:
+    """The vault id that the folder at ``vault`` says it has; ``None`` when nothing there says so, or can be read."""
+    try:
+        folder = files.open_root(vault, at=at)
+    except OSError:
+        return None
+    try:
+        data, _ = files.read_file(folder, MANIFEST_NAME, limit=MANIFEST_MAX_BYTES, at=at)
+    except (OSError, files.UnsafeFile):
+        return None
+    finally:
+        files.close(folder)
+    found = parse_manifest(data)
+    return found.vault_id if isinstance(found, Manifest) else None
 
 
 def parse_manifest(data: bytes) -> Manifest | Literal[Absent.UNREADABLE]:

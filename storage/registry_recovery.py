@@ -23,7 +23,7 @@ from messages.errors import DuplicateIdentity, KnowledgeError, StoreUnavailable
 from messages.json_types import JsonObject
 from storage import files, registry_audit
 from storage.layout import Layout, StoreLayout
-from storage.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, parse_manifest
+from storage.manifest import claimed_vault_id
 from storage.registry import Holder, columns_of, location_of, store_folders
 from storage.registry_audit import By
 from storage.registry_schema import FIRST, FORWARD
@@ -86,7 +86,7 @@ def find_stores(layout: Layout, places: Sequence[Path] = ()) -> tuple[FoundStore
 def look_at(root: Path) -> FoundStore:
     """What a folder says of itself."""
     store = StoreLayout(root)
-    manifest = _manifest(store)
+    manifest = claimed_vault_id(store.vault, at="rebuild.look")
     try:
         identity, revisions, writers = _database(store)
     except (KnowledgeError, StorageCorrupt):
@@ -168,21 +168,6 @@ def _fill(
         files.fsync(staged, at="rebuild.sync")
     finally:
         files.close(staged)
-
-
-def _manifest(store: StoreLayout) -> str | None:
-    try:
-        vault = files.open_root(store.vault, at="rebuild.look")
-    except OSError:
-        return None
-    try:
-        data, _ = files.read_file(vault, MANIFEST_NAME, limit=MANIFEST_MAX_BYTES, at="rebuild.look")
-    except (OSError, files.UnsafeFile):
-        return None
-    finally:
-        files.close(vault)
-    found = parse_manifest(data)
-    return found.vault_id if isinstance(found, Manifest) else None
 
 
 def _database(store: StoreLayout) -> tuple[str | None, int, tuple[str, ...]]:

@@ -35,7 +35,7 @@ from storage import files
 from storage.faults import effect
 from storage.files import CHUNK_BYTES, Stamp
 from storage.layout import Layout, StoreLayout
-from storage.manifest import MANIFEST_MAX_BYTES, MANIFEST_NAME, Manifest, parse_manifest
+from storage.manifest import claimed_vault_id
 
 NOTE_NAME: Final = "relocation.json"
 NOTE_MAX_BYTES: Final = 64 * 1024
@@ -104,7 +104,7 @@ def plan_move(vault_id: str, source: Path, target: Path, others: Callable[[Path]
     other = others(target)
     if other is not None:
         raise DuplicateIdentity(f"The store {other} is registered at or around that place.", vaultId=other)
-    if taken and _identity(target) == vault_id:
+    if taken and claimed_vault_id(StoreLayout(target).vault, at="relocate.look") == vault_id:
         if here:
             raise DuplicateIdentity(
                 "A copy of this store stands at the new place beside its original. Only one of them can be the store: "
@@ -334,22 +334,6 @@ def _remove_tree(path: Path) -> None:
     """Remove a copy of ours that nobody ever used."""
     with effect("relocate.remove"), suppress(FileNotFoundError):
         shutil.rmtree(path)
-
-
-def _identity(folder: Path) -> str | None:
-    """The vault id that the store in ``folder`` says it has; ``None`` when nothing there says so."""
-    try:
-        vault = files.open_root(StoreLayout(folder).vault, at="relocate.look")
-    except OSError:
-        return None
-    try:
-        data, _ = files.read_file(vault, MANIFEST_NAME, limit=MANIFEST_MAX_BYTES, at="relocate.look")
-    except (OSError, files.UnsafeFile):
-        return None
-    finally:
-        files.close(vault)
-    found = parse_manifest(data)
-    return found.vault_id if isinstance(found, Manifest) else None
 
 
 # --- the note ----------------------------------------------------------------------------------------------------
