@@ -287,7 +287,7 @@ class GitQueue(GuardedActor):
         self._settings = settings
         self._lane = context.tell_handle("../lane")
         self._idle: Timer | None = None
-        self._left_alone = 0
+        self._pause = IDLE_SECONDS
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
@@ -332,10 +332,10 @@ class GitQueue(GuardedActor):
         state = sync_index(vault)
         self._lane.tell(IndexSynced(state))
         if state.state == "left_alone":
-            self._left_alone += 1
-            self._wait_for_idle(min(IDLE_SECONDS * 2**self._left_alone, IDLE_SECONDS_MAX))
+            self._pause = min(2 * self._pause, IDLE_SECONDS_MAX)
+            self._wait_for_idle(self._pause)
         else:
-            self._left_alone = 0
+            self._pause = IDLE_SECONDS
         tidy(vault)
 
     def on_tell(self, message: object) -> None:
