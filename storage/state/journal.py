@@ -346,10 +346,13 @@ def prune(db: Database, entries: Sequence[JournalEntry], floor: Pair | None) -> 
     }
     drop_steps(db, [entry.id for entry in entries])
     for text in passing:
+        # From the few entries to their steps: a first checkpoint of a whole vault leaves a step a file behind.
         db.execute(
-            "DELETE FROM blob WHERE hash = ?1 AND kept = 0 AND NOT EXISTS (SELECT 1 FROM step "
-            "JOIN publication ON publication.id = step.publication WHERE (step.before = ?1 OR step.after = ?1) "
-            "AND (publication.pruned = 0 OR publication.state = 'conflict'))",
+            "DELETE FROM blob WHERE hash = ?1 AND kept = 0 AND NOT EXISTS (SELECT 1 FROM publication "
+            "CROSS JOIN step ON step.publication = publication.id WHERE publication.pruned = 0 "
+            "AND (step.before = ?1 OR step.after = ?1)) AND NOT EXISTS (SELECT 1 FROM publication "
+            "CROSS JOIN step ON step.publication = publication.id WHERE publication.state = 'conflict' "
+            "AND (step.before = ?1 OR step.after = ?1))",
             (text,),
         )
     if floor is not None:

@@ -18,6 +18,7 @@ from storage.publication.sync import STAGED_AGE_NS, STAGED_AGE_WITHOUT_LEASES_NS
 from storage.state import history, journal
 from storage.state.journal import digest
 from storage.vault.replace import Capabilities
+from stress.bench.counters import metered
 from tests.storage.publication.scenario import Points
 from tests.storage.publication.world import World, intent, request, staged
 
@@ -219,6 +220,25 @@ def test_an_excerpt_is_not_dropped_while_another_entry_needs_the_same_bytes(worl
     assert journal.has_blob(world.store.db, digest(b"quoted\n"))
     world.sync()
     assert not journal.has_blob(world.store.db, digest(b"quoted\n"))
+
+
+def test_pruning_costs_no_more_while_a_whole_vault_waits_for_its_first_checkpoint(new_store: NewStore) -> None:
+    costs: list[tuple[int, int]] = []
+    for waiting in (1, 30):
+        with metered() as meter:
+            world = World(new_store())
+            world.open()
+            for number in range(waiting):
+                world.publish({f"{number}.md": f"{number}\n"})
+            world.sync()
+            assert world.store.db.query_one("SELECT count(*) FROM step") == (waiting,)
+            world.publish({"artifacts/r/excerpt.txt": "quoted\n"})
+            covered = cut_of(world)
+            with meter.counting() as counts:
+                world.store.prune(sync_files(covered), minimum_age_ns=0)
+            costs.append((counts.steps, counts.scanned))
+            world.close(clean=False)
+    assert costs[0] == costs[1]
 
 
 def test_a_vault_folder_that_was_replaced_is_never_synced_in_its_place(world: World) -> None:
