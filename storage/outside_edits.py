@@ -59,7 +59,7 @@ class RecentLosses:
         self.lost = 0
 
     def known_before(self, count: Callable[[], int]) -> int:
-        """The number of files when the minute began; it begins with the first loss after a minute without."""
+        """The number of records when the minute began; it begins with the first loss after a minute without."""
         now = self._monotonic()
         if not self._known or now - self._since > LOSSES_COUNT_TOGETHER_SECONDS:
             self.forget()
@@ -94,24 +94,26 @@ class OutsideEdits:
         """Files that were gone when they came to be read."""
 
     def guard_deletions(self, seen: Mapping[str, Stamp | None], losses: RecentLosses) -> None:
-        """Refuse to record the loss of more than 20 records and more than half of the partition.
+        """Refuse to record the loss of more than 20 records and more than half of the partition's.
 
-        Losses of the last minute count together, since a folder that is emptied is seen in many small steps. A record
-        whose file was renamed or moved is not lost. Raises ``DeletionsRefused``.
+        Files that are no records count neither among what is lost nor among what there was. Losses of the last minute
+        count together, since a folder that is emptied is seen in many small steps. A record whose file was renamed or
+        moved is not lost. Raises ``DeletionsRefused``.
         """
-        gone = [path for path, stamp in seen.items() if stamp is None and self._catalogue.file(path) is not None]
+        gone = [path for path, stamp in seen.items() if stamp is None and self._is_record(path)]
         if losses.lost:
             # What is put back is not lost any more.
-            losses.add(-sum(stamp is not None and self._catalogue.file(path) is None for path, stamp in seen.items()))
+            new = (path for path, stamp in seen.items() if stamp is not None and self._catalogue.file(path) is None)
+            losses.add(-len(self._ids_of(new)))
         if not gone:
             return
-        known = losses.known_before(self._catalogue.file_count)
+        known = losses.known_before(self._catalogue.record_count)
         earlier = losses.lost
         if earlier + len(gone) > DELETION_GUARD_RECORDS and (earlier + len(gone)) * 2 > known:
             moved = self._ids_of(path for path, stamp in seen.items() if stamp is not None)
             gone = [path for path in gone if self._is_lost(path, moved)]
             # What came since the minute began counts among what there was.
-            known = max(known, earlier + self._catalogue.file_count())
+            known = max(known, earlier + self._catalogue.record_count())
         total = earlier + len(gone)
         if total > DELETION_GUARD_RECORDS and total * 2 > known:
             raise DeletionsRefused(
@@ -121,6 +123,10 @@ class OutsideEdits:
                 known=known,
             )
         losses.add(len(gone))
+
+    def _is_record(self, path: str) -> bool:
+        known = self._catalogue.file(path)
+        return known is not None and known.state != "broken"
 
     def _is_lost(self, path: str, moved: set[str]) -> bool:
         entry = self._catalogue.by_path(path)
@@ -136,15 +142,25 @@ class OutsideEdits:
         """
         batch: list[ExternalChange] = []
         size = 0
+        standing: set[str] = set()
         self._projection.forget_read()
-        for done, path in enumerate(sorted(seen)):
+        # What left its path comes first: where a move is taken over in two batches, the record ends where it stands.
+        for done, path in enumerate(sorted(seen, key=lambda path: (seen[path] is not None, path))):
             check()
             for change in self._changes(path, seen[path]):
+                if change.after is not None and change.record_id is not None:
+                    if change.record_id in standing:
+                        # Two files with one id: a revision is asked for by id and sequence, so each has its own.
+                        self._publisher.fold_in(self._partition, batch, looked_at=looked_at)
+                        batch, size = [], 0
+                        standing.clear()
+                    standing.add(change.record_id)
                 batch.append(change)
                 size += 0 if change.after is None else len(change.after)
             if len(batch) >= FOLD_IN_FILES or size >= FOLD_IN_BYTES:
                 self._publisher.fold_in(self._partition, batch, looked_at=looked_at)
                 batch, size = [], 0
+                standing.clear()
                 yield done, len(seen)
             elif done % FOLD_IN_FILES == FOLD_IN_FILES - 1:
                 yield done, len(seen)

@@ -6,22 +6,25 @@ Source: decisions.md section 4 (Git, Receipts), DESIGN.md (The tree: Git queue).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, assert_never
 
 from actors.store.messages import Checkpointed, WriteCheckpoints
 from messages.tools import GitState
-from messages.vocabulary import Partition
+from messages.vocabulary import PRIVATE, Partition
 from storage.git import Checkpoint, Committed, IndexState, Rebuild, Unavailable, Waiting
 from storage.session import StoreSession
 from storage.state import git_queue, history
+from storage.state.catalogue_reader import CatalogueReader
 from storage.state.git_history import first_publication, jobs_from_history
 from storage.state.git_queue import GitJob
 
 JOBS_PER_RUN: Final = 256
 BYTES_PER_RUN: Final = 16 * 1024 * 1024
 LATE_AFTER_NS: Final = 5_000_000_000
+NOBODY: Final = "knowledge-runtime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,12 @@ class Checkpoints:
         self._rebuilt_to: int | None = None
         self._unavailable: str | None = None
         self._index = IndexState("current")
+        self._differing: tuple[str, ...] = ()
 
     def index_synced(self, state: IndexState) -> None:
         """How the index was left the last time that nobody waited for the repository."""
         self._index = state
+        self._differing += state.differing
 
     def state(self, session: StoreSession, partition: Partition) -> GitState:
         """``pending`` counts the partition's publications without a checkpoint; a message stands only for a failure or
@@ -79,11 +84,22 @@ class Checkpoints:
             jobs = git_queue.jobs(db, JOBS_PER_RUN)
         if not jobs:
             self._rebuilt_to = None
-            return None
+            return self._restoring(session)
         whole = jobs[0].publication == first_publication(db) and self._rebuilt_to in (None, 0)
         checkpoints = _with_texts(session, jobs)
         self._run = _Run({job.publication_id: job.publication for job in jobs[: len(checkpoints)]}, rebuilds)
         return WriteCheckpoints(tuple(checkpoints), whole, self._look_back, more=len(jobs) == JOBS_PER_RUN)
+
+    def _restoring(self, session: StoreSession) -> WriteCheckpoints | None:
+        """What somebody else's commit took back of the records: they are in Git as they are in the store."""
+        paths, self._differing = self._differing, ()
+        changes = tuple(_as_recorded(session, paths))
+        if not changes:
+            return None
+        self._run = _Run({}, rebuilds=False)
+        now = time.time_ns() // 1_000_000_000
+        checkpoint = Checkpoint(str(uuid.uuid4()), "restore", None, NOBODY, now, (), changes)
+        return WriteCheckpoints((checkpoint,), False, False, more=False, restores=True)
 
     def finished(self, session: StoreSession, message: Checkpointed) -> None:
         """Take what is durable in Git out of the queue, or note why it is not."""
@@ -110,6 +126,24 @@ class Checkpoints:
                 self._rebuilt_to = 0
             case _:
                 assert_never(outcome)
+
+
+def _as_recorded(session: StoreSession, paths: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+    """Each path of the vault that history knows, with the text that it has now; what is only a person's is left out."""
+    db = session.publisher.db
+    for path in dict.fromkeys(paths):
+        parts = path.split("/")
+        depth = 1 if parts[0] == PRIVATE.key else 2
+        try:
+            partition = Partition.parse("/".join(parts[:depth]))
+        except ValueError:
+            continue  # a folder of a person's own beside the partitions
+        inside = "/".join(parts[depth:])
+        known = CatalogueReader(db, partition).file(inside)
+        if known is not None and known.hash:
+            yield path, history.text(db, known.hash)
+        elif known is None and any(True for _ in history.texts_of_path(db, partition, inside, 1)):
+            yield path, None
 
 
 def _with_texts(session: StoreSession, jobs: Sequence[GitJob]) -> list[Checkpoint]:

@@ -43,7 +43,7 @@ from messages.json_types import JsonObject
 from messages.vocabulary import Partition
 from storage import files
 from storage.evidence import Spans, Verdict, VerdictCache, verify
-from storage.git import Committed, check, commit, sync_index, tidy
+from storage.git import Committed, IndexState, Rebuild, check, commit, sync_index, tidy
 from storage.index_builder import APART_FROM_CHANGES, build_apart
 from storage.index_feed import IndexFeed
 from storage.publication import Synced, sync_files
@@ -288,12 +288,25 @@ class GitQueue(GuardedActor):
         self._lane = context.tell_handle("../lane")
         self._idle: Timer | None = None
         self._pause = IDLE_SECONDS
+        self._suspect = False
+
+    def on_ready(self) -> None:
+        # A process that was killed may have left the index behind the last checkpoint.
+        if self._settings.git:
+            self._wait_for_idle(IDLE_SECONDS)
 
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
-            case WriteCheckpoints(checkpoints, whole_history, look_back, more):
-                vault = self._settings.layout.vault
-                outcome = commit(vault, checkpoints, whole_history=whole_history, look_back=look_back)
+            case WriteCheckpoints(checkpoints, whole_history, look_back, more, restores):
+                outcome = commit(
+                    self._settings.layout.vault,
+                    checkpoints,
+                    whole_history=whole_history,
+                    look_back=look_back,
+                    suspect=self._suspect,
+                    restores=restores,
+                )
+                self._suspect = self._suspect and not isinstance(outcome, Committed | Rebuild)
                 if isinstance(outcome, Committed) and not more:
                     self._wait_for_idle(IDLE_SECONDS)
                 return outcome
@@ -306,7 +319,7 @@ class GitQueue(GuardedActor):
         # A person who looks after a stop shall not see our own commits as changes of theirs.
         if self._idle is not None:
             self._idle.cancel()
-            sync_index(self._settings.layout.vault, timeout=STOP_SYNC_SECONDS)
+            sync_index(self._settings.layout.vault, compare=False, timeout=STOP_SYNC_SECONDS)
 
     def _look_through(self, tidying: bool) -> JsonObject:
         vault = self._settings.layout.vault
@@ -315,10 +328,11 @@ class GitQueue(GuardedActor):
         problem = check(vault)
         if problem is not None:
             logger.error("the vault's repository is damaged", extra={"store": self._settings.vault_id})
+            self._suspect = True
             return {"sound": False}
         if not tidying:
             return {"sound": True}
-        return {"sound": True, "index": sync_index(vault).state, "packed": tidy(vault)}
+        return {"sound": True, "index": self._sync_index().state, "packed": tidy(vault)}
 
     def _wait_for_idle(self, seconds: float) -> None:
         if self._idle is not None:
@@ -329,14 +343,19 @@ class GitQueue(GuardedActor):
         """So that a person's ``git status`` is clean and the packs stay few. While they keep the index to themselves it
         is tried again, more and more rarely, and status says why."""
         vault = self._settings.layout.vault
-        state = sync_index(vault)
-        self._lane.tell(IndexSynced(state))
+        state = self._sync_index()
         if state.state == "left_alone":
             self._pause = min(2 * self._pause, IDLE_SECONDS_MAX)
             self._wait_for_idle(self._pause)
         else:
             self._pause = IDLE_SECONDS
         tidy(vault)
+
+    def _sync_index(self) -> IndexState:
+        state = sync_index(self._settings.layout.vault)
+        self._suspect = self._suspect or state.suspect
+        self._lane.tell(IndexSynced(state))
+        return state
 
     def on_tell(self, message: object) -> None:
         match message:

@@ -118,12 +118,14 @@ class FilesSynced:
 
 @dataclass(frozen=True, slots=True)
 class WriteCheckpoints(Request[Outcome]):
-    """To the Git queue: put these publications into commits. ``more``: others wait behind them."""
+    """To the Git queue: put these publications into commits. ``more``: others wait behind them; ``restores``: they are
+    what somebody else's commit took back."""
 
     checkpoints: tuple[Checkpoint, ...]
     whole_history: bool
     look_back: bool
     more: bool
+    restores: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,6 +111,8 @@ def _branch(vault: Path, git: int) -> State:
         if target == "refs/heads/.invalid":  # the reference table format keeps HEAD elsewhere
             answer = run(vault, ["symbolic-ref", "-q", "HEAD"], at="git.refs")
             target = answer.output.decode().strip() if answer.ok else ""
+        if any(letter < " " or letter == "\x7f" for letter in target):
+            return Damaged(".git/HEAD is unreadable")
         if target != BRANCH:
             name = target.removeprefix("refs/heads/") or "no branch"
             return Occupied("branch", f"The branch {name} is checked out in the vault; checkpoints go to main only.")
@@ -127,6 +129,36 @@ def _branch(vault: Path, git: int) -> State:
         return Ready(answer.output.decode().strip())
     # Without an error the branch is only unborn; a warning is no error.
     return Damaged(answer.error) if "fatal:" in answer.error or "error:" in answer.error else Ready(None)
+
+
+def in_other_repositories(vault: Path, paths: Iterable[str]) -> frozenset[str]:
+    """Those of the paths that lie in a repository inside the vault, such as a submodule: its own history has them, and
+    a commit of ours over its folder would take it out of a person's."""
+    known: dict[str, bool] = {"": False}
+    root = files.open_root(vault, at="git.look")
+    try:
+        return frozenset(path for path in paths if _is_inside(root, path.rpartition("/")[0], known))
+    finally:
+        files.close(root)
+
+
+def _is_inside(root: int, folder: str, known: dict[str, bool]) -> bool:
+    found = known.get(folder)
+    if found is None:
+        found = _is_inside(root, folder.rpartition("/")[0], known) or _has_repository(root, folder)
+        known[folder] = found
+    return found
+
+
+def _has_repository(root: int, folder: str) -> bool:
+    try:
+        fd = files.open_folder(root, folder, at="git.look")
+    except OSError:  # gone, or no folder of the vault
+        return False
+    try:
+        return files.stat_entry(fd, ".git", at="git.look") is not None
+    finally:
+        files.close(fd)
 
 
 def create(vault: Path) -> None:

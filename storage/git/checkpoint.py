@@ -14,7 +14,7 @@ Source: decisions.md section 4 (Git); PERFORMANCE.md (Git); WRITE-PATH.md hole 2
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, assert_never
@@ -24,6 +24,7 @@ from storage.git import _repository as repository
 from storage.git._repository import BRANCH, Absent, Damaged, Foreign, Occupied, Ready
 from storage.git._run import GitMissing, Result, run
 from storage.git._stream import INCOMING_REF, PUBLICATION_TRAILER, Checkpoint, encode
+from storage.git.difference import missing_in
 
 FAULT_POINTS: Final = (
     ("git.look", "looking at the repository's own files"),
@@ -43,6 +44,7 @@ FAULT_POINTS: Final = (
     ("git.check", "checking a repository that failed"),
 )
 
+CHECK_SECONDS: Final = 600.0
 RUN_MAX_BYTES: Final = 32 * 1024 * 1024
 _LOOK_BACK: Final = 500
 _ATTEMPTS: Final = 3
@@ -82,18 +84,31 @@ Outcome: TypeAlias = Committed | Waiting | Unavailable | Rebuild
 
 
 def commit(
-    vault: Path, checkpoints: Sequence[Checkpoint], *, whole_history: bool, look_back: bool, timeout: float = 60.0
+    vault: Path,
+    checkpoints: Sequence[Checkpoint],
+    *,
+    whole_history: bool,
+    look_back: bool,
+    suspect: bool = False,
+    restores: bool = False,
+    timeout: float = 60.0,
 ) -> Outcome:
     """Commit as many of the oldest ``checkpoints`` as one run holds.
 
     ``whole_history`` says that they begin with the store's first publication, so that a missing repository may be made.
     ``look_back`` finds those that a run before a crash had committed already: set it for the first run after opening.
+    ``suspect``: something could not be read; every object is looked at before anything is put on top of it.
+    ``restores``: they are no publications but what somebody else's commit took back, and only what is missing counts.
     """
     try:
-        outcome = _attempt(vault, checkpoints, whole_history, look_back, timeout)
+        if suspect:
+            found = _set_aside_if_broken(vault, CHECK_SECONDS)
+            if found is not None:
+                return found
+        outcome = _attempt(vault, checkpoints, whole_history, look_back, restores, timeout)
         for _ in range(_ATTEMPTS - 1):
             if isinstance(outcome, Waiting) and outcome.reason == "moved":
-                outcome = _attempt(vault, checkpoints, whole_history, look_back, timeout)
+                outcome = _attempt(vault, checkpoints, whole_history, look_back, restores, timeout)
         return outcome
     except GitMissing as error:
         return Unavailable(f"No local history is kept: {error}.")
@@ -104,7 +119,12 @@ def commit(
 
 
 def _attempt(
-    vault: Path, checkpoints: Sequence[Checkpoint], whole_history: bool, look_back: bool, timeout: float
+    vault: Path,
+    checkpoints: Sequence[Checkpoint],
+    whole_history: bool,
+    look_back: bool,
+    restores: bool,
+    timeout: float,
 ) -> Outcome:
     tip: str | None
     match repository.inspect(vault):
@@ -129,9 +149,14 @@ def _attempt(
     if look_back and tip is not None:
         known = _already_there(vault, tip, len(checkpoints), timeout)
     done = {item.publication_id: known[item.publication_id] for item in checkpoints if item.publication_id in known}
+    if restores:
+        checkpoints = [] if tip is None else missing_in(vault, tip, checkpoints, timeout)
     batch = _one_run([item for item in checkpoints if item.publication_id not in known])
     if not batch:
         return Committed(done)
+    foreign = repository.in_other_repositories(vault, [path for item in batch for path, _ in item.changes])
+    if foreign:
+        batch = [replace(item, changes=tuple(one for one in item.changes if one[0] not in foreign)) for item in batch]
     built = run(
         vault, ["fast-import", "--quiet", "--force"], at="git.import", stdin=encode(batch, tip), timeout=timeout
     )
@@ -152,8 +177,8 @@ def _attempt(
     return Committed({**done, **{item.publication_id: oid for item, oid in zip(batch, commits, strict=True)}})
 
 
-def check(vault: Path, *, timeout: float = 600.0) -> str | None:
-    """What is wrong with the repository, or ``None``; looks for every object that ``main`` needs. For maintenance."""
+def check(vault: Path, *, timeout: float = CHECK_SECONDS) -> str | None:
+    """What is wrong with the repository, or ``None``; reads every object that ``main`` needs. For maintenance."""
     try:
         match repository.inspect(vault):
             case Damaged(message) | Foreign(message):
@@ -209,13 +234,21 @@ def _failure(vault: Path, tip: str | None, failed: Result, timeout: float) -> Ou
 
 
 def _broken(vault: Path, tip: str, timeout: float) -> str | None:
-    result = run(
-        vault,
-        ["fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", "--no-progress", tip],
-        at="git.check",
-        timeout=timeout,
-    )
+    """What is wrong with an object that ``tip`` needs; each is read, since one may be there and hold other bytes.
+
+    Not ``git fsck``: with ``--connectivity-only`` it passes over a pack that it cannot open, and without it it also
+    judges what a person keeps beside ``main``.
+    """
+    result = run(vault, ["rev-list", "--objects", "--verify-objects", "--quiet", tip], at="git.check", timeout=timeout)
     return None if result.code in (0, -1) else f"objects are missing or damaged ({result.error.splitlines()[0:1]})"
+
+
+def _set_aside_if_broken(vault: Path, timeout: float) -> Rebuild | None:
+    state = repository.inspect(vault)
+    if not isinstance(state, Ready) or state.tip is None:
+        return None
+    broken = _broken(vault, state.tip, timeout)
+    return None if broken is None else _set_aside(vault, broken)
 
 
 def _set_aside(vault: Path, message: str) -> Rebuild:

@@ -377,6 +377,13 @@ class CatalogueReader:
         found = self._db.query_one("SELECT count(*) FROM file WHERE partition = ?", (self.number,))
         return 0 if found is None else int(found[0])
 
+    def record_count(self) -> int:
+        """The number of known files that are records, withheld ones included."""
+        found = self._db.query_one(
+            "SELECT count(*) FROM file WHERE partition = ? AND state <> 'broken'", (self.number,)
+        )
+        return 0 if found is None else int(found[0])
+
     def unfinished_stamps(self) -> Sequence[str]:
         """Files that must be read again before the catalogue may vouch for them."""
         rows = self._db.query(

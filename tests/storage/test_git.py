@@ -419,6 +419,10 @@ def empty_branch(git_folder: Path) -> None:
     (git_folder / "refs/heads/main").write_bytes(b"")
 
 
+def nul_in_head(git_folder: Path) -> None:
+    (git_folder / "HEAD").write_bytes(b"ref: refs/heads/main\0\0\0")
+
+
 def zero_branch(git_folder: Path) -> None:
     (git_folder / "refs/heads/main").write_bytes(b"\0" * 41)
 
@@ -440,7 +444,16 @@ def empty_every_object(git_folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [lose_head, empty_head, lose_objects, empty_branch, zero_branch, lose_every_object, empty_every_object],
+    [
+        lose_head,
+        empty_head,
+        nul_in_head,
+        lose_objects,
+        empty_branch,
+        zero_branch,
+        lose_every_object,
+        empty_every_object,
+    ],
     ids=lambda damage: damage.__name__,
 )
 def test_a_damaged_repository_is_set_aside_whole_and_built_again(begun: Path, damage: object) -> None:
@@ -454,6 +467,65 @@ def test_a_damaged_repository_is_set_aside_whole_and_built_again(begun: Path, da
     assert not (begun / ".git").exists()
     committed(begun, [checkpoint(1), checkpoint(2)], whole_history=True)
     assert git(begun, "fsck", "--strict") == ""
+
+
+def cut_a_pack(pack: Path) -> None:
+    pack.write_bytes(pack.read_bytes()[: pack.stat().st_size // 2])
+
+
+def spoil_a_pack(pack: Path) -> None:
+    data = bytearray(pack.read_bytes())
+    data[-26] ^= 0xFF  # the end of the last object, before the checksum
+    pack.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut_a_pack, spoil_a_pack], ids=lambda damage: damage.__name__)
+def test_a_damaged_pack_is_found_by_a_check_and_set_aside_when_it_is_suspected(begun: Path, damage: object) -> None:
+    assert callable(damage)
+    committed(begun, [checkpoint(2)])
+    for pack in (begun / ".git/objects/pack").glob("*.pack"):
+        pack.chmod(0o644)
+        damage(pack)
+    assert "damaged" in (check(begun) or "")
+    outcome = commit(begun, [checkpoint(3)], whole_history=False, look_back=False, suspect=True)
+    assert isinstance(outcome, Rebuild), outcome
+    assert outcome.set_aside is not None
+    committed(begun, [checkpoint(number) for number in (1, 2, 3)], whole_history=True)
+    assert check(begun) is None
+
+
+def test_a_checkpoint_that_a_cut_pack_makes_impossible_is_not_waited_for_for_ever(begun: Path) -> None:
+    for pack in (begun / ".git/objects/pack").glob("*.pack"):
+        pack.chmod(0o644)
+        cut_a_pack(pack)
+    assert isinstance(commit(begun, [checkpoint(2)], whole_history=False, look_back=False), Rebuild)
+
+
+def test_a_sound_repository_that_is_suspected_is_committed_to(begun: Path) -> None:
+    outcome = commit(begun, [checkpoint(2)], whole_history=False, look_back=False, suspect=True)
+    assert isinstance(outcome, Committed)
+
+
+def test_what_is_broken_beside_main_does_not_set_a_persons_repository_aside(begun: Path) -> None:
+    (begun / ".git/refs/heads/theirs").write_text("1" * 40 + "\n")
+    assert check(begun) is None
+    outcome = commit(begun, [checkpoint(2)], whole_history=False, look_back=False, suspect=True)
+    assert isinstance(outcome, Committed)
+
+
+def test_a_submodule_stays_a_persons_and_its_notes_are_no_part_of_our_commits(begun: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    git(theirs, "init", "-q")
+    (theirs / "x.md").write_text("x\n")
+    git(theirs, "add", ".")
+    git(theirs, "commit", "-q", "-m", "theirs")
+    git(begun, "read-tree", "main")
+    git(begun, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(theirs), "private/sub")
+    git(begun, "commit", "-q", "-m", "a submodule")
+    committed(begun, [checkpoint(2, ("private/sub/x.md", b"x\n"), ("private/sub/deep/y.md", b"y\n")), checkpoint(3)])
+    assert git(begun, "ls-tree", "-r", "main", "private/sub").startswith("160000 commit ")
+    assert git(begun, "cat-file", "-e", "main:private/claims/2026/09/ab/3.md") == ""
 
 
 def test_a_check_names_what_is_missing_and_says_nothing_of_a_sound_repository(begun: Path) -> None:

@@ -70,6 +70,7 @@ def test_an_index_that_is_current_costs_no_process(vault: Path) -> None:
 
 
 def test_an_edit_before_the_index_follows_is_still_shown_as_an_edit(vault: Path) -> None:
+    sync_index(vault)
     publish(vault, 3, "private/a.md", b"published\n")
     (vault / "private/a.md").write_text("edited on top\n")
     assert sync_index(vault) == CURRENT
@@ -108,11 +109,131 @@ def test_a_commit_of_a_person_moves_the_index_and_ours_follow_it(vault: Path) ->
     git(vault, "commit", "-q", "-m", "mine")
     publish(vault, 3, "private/c.md", b"c\n")
     assert git(vault, "show", "main:private/mine.md") == "mine\n"
-    left = sync_index(vault)
-    git(vault, "reset", "-q")
+    # The index is at their commit, not where we had left it: nothing is staged in it all the same.
     assert sync_index(vault) == CURRENT
     assert status(vault) == []
-    assert left.state == "left_alone"  # the index was at their commit, not where we had left it
+
+
+def test_an_index_that_a_person_brought_to_any_commit_since_ours_is_not_taken_for_their_staged_changes(
+    vault: Path,
+) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    publish(vault, 4, "private/d.md", b"d\n")
+    git(vault, "reset", "-q", "main~1", "--", ".")
+    publish(vault, 5, "private/a.md", b"changed\n")
+    objects = git(vault, "count-objects", "-v")
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == []
+    assert git(vault, "count-objects", "-v") == objects, "asking leaves nothing behind"
+    assert not list((vault / ".git").glob("knowledge-index.*"))
+
+
+def test_an_index_with_staged_changes_is_never_locked_by_us(vault: Path) -> None:
+    sync_index(vault)
+    (vault / "private/mine.md").write_text("mine\n")
+    git(vault, "add", "private/mine.md")
+    publish(vault, 3, "private/c.md", b"c\n")
+    passed: list[str] = []
+    with installed(passed.append):
+        assert sync_index(vault).state == "left_alone"
+    assert "git.index.take" not in passed
+
+
+def test_what_a_person_stages_after_we_looked_and_before_we_locked_is_theirs(vault: Path) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    (vault / "private/mine.md").write_text("mine\n")
+
+    def stage(point: str) -> None:
+        if point == "git.index.take":
+            git(vault, "add", "private/mine.md")
+
+    with installed(stage):
+        assert "staged changes of yours" in sync_index(vault).message
+    assert "A  private/mine.md" in status(vault)
+    assert not (vault / ".git/index.lock").exists()
+
+
+def test_what_a_persons_commit_took_back_unawares_is_named(vault: Path) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    publish(vault, 4, "private/a.md", b"changed\n")
+    publish(vault, 5, "private/b.md", None)
+    (vault / "mine.txt").write_text("mine\n")
+    git(vault, "add", "mine.txt")
+    git(vault, "commit", "-q", "-m", "mine")  # of an index that has not followed ours
+    assert sync_index(vault, compare=False) == CURRENT, "left to the next time"
+    found = sync_index(vault)
+    assert found == IndexState("current", differing=("private/a.md", "private/b.md", "private/c.md"))
+    changes = (("private/a.md", b"changed\n"), ("private/b.md", None), ("private/c.md", b"c\n"))
+    outcome = commit(vault, [checkpoint(6, *changes)], whole_history=False, look_back=False, restores=True)
+    assert isinstance(outcome, Committed)
+    assert sync_index(vault) == CURRENT
+    assert status(vault) == []
+    assert git(vault, "log", "-1", "--format=%s", "--", "mine.txt") == "mine\n"
+
+
+def test_what_a_commit_holds_already_is_not_committed_again(vault: Path) -> None:
+    tip = git(vault, "rev-parse", "main")
+    outcome = commit(
+        vault,
+        [checkpoint(6, ("private/a.md", b"a\n"), ("private/gone.md", None))],
+        whole_history=False,
+        look_back=False,
+        restores=True,
+    )
+    assert outcome == Committed({})
+    assert git(vault, "rev-parse", "main") == tip
+
+
+def test_commits_of_our_own_are_not_compared(vault: Path) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    passed: list[str] = []
+    with installed(passed.append):
+        assert sync_index(vault) == CURRENT
+    assert "git.difference.who" in passed
+    assert "git.difference.status" not in passed
+
+
+def test_an_older_state_that_a_person_staged_is_theirs(vault: Path) -> None:
+    publish(vault, 3, "private/c.md", b"c\n")
+    sync_index(vault)
+    git(vault, "reset", "-q", "main~1", "--", ".")
+    publish(vault, 4, "private/d.md", b"d\n")
+    before = git(vault, "diff", "--cached", "--name-status")
+    assert "staged changes of yours" in sync_index(vault).message
+    assert git(vault, "diff", "--cached", "--name-status") == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 10, b"DIRC\0\0\0\2\0\0\0\7"])
+def test_a_damaged_index_is_set_aside_and_built_again_and_a_person_is_told(vault: Path, damage: bytes) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    (vault / ".git/index").write_bytes(damage)
+    left = sync_index(vault)
+    assert left.state == "current"
+    (aside,) = (vault / ".git").glob("index.damaged-*")
+    assert aside.name in left.message
+    assert aside.read_bytes() == damage
+    assert status(vault) == []
+
+
+def test_a_repository_that_is_gone_is_said_to_be_gone(vault: Path) -> None:
+    sync_index(vault)
+    (vault / ".git").rename(vault.parent / "gone")
+    assert "the next save builds it again" in sync_index(vault).message
+
+
+def test_an_index_that_cannot_follow_for_want_of_an_object_makes_the_repository_suspect(vault: Path) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    for path in (vault / ".git/objects").rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+            path.write_bytes(b"")
+    assert sync_index(vault).suspect
 
 
 def test_a_half_finished_merge_keeps_its_index(vault: Path) -> None:
@@ -147,7 +268,9 @@ def test_a_person_who_stages_meanwhile_is_told_to_wait_and_loses_nothing(vault: 
     refused: list[int] = []
 
     def stage(name: str) -> None:
-        if name in ("git.index.compare", "git.index.read", "git.index.place"):
+        # The index is compared once before it is locked, which hinders nobody.
+        locked = (vault / ".git/index.lock").exists()
+        if locked and name in ("git.index.compare", "git.index.read", "git.index.place"):
             refused.append(subprocess.run(["git", "add", "private/mine.md"], cwd=vault, capture_output=True).returncode)
 
     with installed(stage):
@@ -236,5 +359,12 @@ def test_every_point_that_idle_work_passes_is_declared(vault: Path) -> None:
         publish(vault, 3, "private/c.md", b"c\n")
         sync_index(vault)
         tidy(vault)
+        (vault / ".git/index").write_bytes(b"")
+        publish(vault, 4, "private/d.md", b"d\n")
+        sync_index(vault)
+        git(vault, "rm", "-q", "--cached", "private/d.md")
+        git(vault, "commit", "-q", "-m", "mine")
+        publish(vault, 5, "private/e.md", b"e\n")
+        sync_index(vault)
     mine = {name.removesuffix(".after") for name in passed if name.startswith(("git.index", "git.count", "git.repack"))}
     assert mine == {name for name, _ in FAULT_POINTS} - {"git.repack"}

@@ -62,6 +62,40 @@ def test_the_loss_of_more_than_20_records_and_more_than_half_is_refused(desk: De
     assert error.fields["missing"] == 21
 
 
+def test_plain_notes_beside_the_records_do_not_hide_the_loss_of_all_records(desk: Desk) -> None:
+    paths = people(desk)
+    for number in range(3 * PEOPLE):
+        write_note(desk.folder(), f"inbox/{number}.md", "A plain note.\n")
+    assert len(listed(desk)) == PEOPLE
+    for path in paths:
+        path.unlink()
+    error = desk.fails("lookup", {"query": "Person 25"})
+    assert isinstance(error, DeletionsRefused)
+    assert (error.fields["missing"], error.fields["known"]) == (PEOPLE, PEOPLE)
+
+
+def test_the_loss_of_plain_notes_is_no_loss_of_records(desk: Desk) -> None:
+    note(desk, "p-1", "Person 1")
+    notes = [write_note(desk.folder(), f"inbox/{number}.md", "A plain note.\n") for number in range(3 * PEOPLE)]
+    assert listed(desk) == ["p-1"]
+    assert desk.partition().uncovered() == {"broken": 3 * PEOPLE}
+    for path in notes:
+        path.unlink()
+    assert listed(desk) == ["p-1"]
+    assert desk.partition().uncovered() == {}
+
+
+def test_a_new_plain_note_does_not_stand_for_a_record_that_is_lost(desk: Desk) -> None:
+    paths = people(desk)
+    assert len(listed(desk)) == PEOPLE
+    for number, path in enumerate(paths[:20]):
+        path.unlink()
+        write_note(desk.folder(), f"inbox/{number}.md", "A plain note.\n")
+        listed(desk)
+    paths[20].unlink()
+    assert isinstance(desk.fails("lookup", {"query": "Person 25"}), DeletionsRefused)
+
+
 def test_the_loss_of_half_is_recorded(desk: Desk) -> None:
     paths = people(desk, 60)
     assert len(listed(desk)) == 60
@@ -458,3 +492,39 @@ def test_two_files_with_one_id_are_listed_and_named_and_neither_is_found_by_it(d
     twin.unlink()
     assert desk.call("record", {"id": identity}) != {"record": None}
     assert desk.session.partition(PRIVATE).diagnostics(10) == ([], 0)
+
+
+def test_each_of_two_files_with_one_id_that_changed_at_once_has_a_revision_that_can_be_read(desk: Desk) -> None:
+    original = note(desk, "p-1", "Person 1")
+    listed(desk)
+    original.write_bytes(original.read_bytes() + b"Edited.\n")
+    copy = original.with_name("p-1 (conflicted copy).md")
+    copy.write_bytes(original.read_bytes() + b"On another machine.\n")
+    listed(desk)
+    rows = desk.call("history", {"id": "p-1"})["rows"]
+    assert isinstance(rows, list)
+    texts = set()
+    for row in rows:
+        assert isinstance(row, dict)
+        revision = desk.call("revision", {"id": "p-1", "sequence": row["sequence"]})
+        assert revision["hash"] == row["hash"]
+        texts.add(str(revision["content"]).encode())
+    assert {original.read_bytes(), copy.read_bytes()} <= texts
+
+
+@pytest.mark.parametrize("new_name", ["folks", "zz"])
+def test_a_folder_that_moves_in_several_batches_ends_in_history_where_it_stands(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, new_name: str
+) -> None:
+    monkeypatch.setattr(outside_edits, "FOLD_IN_FILES", 4)
+    people(desk)
+    listed(desk)
+    (desk.folder() / "people").rename(desk.folder() / new_name)
+    assert len(listed(desk)) == PEOPLE
+    for number in range(PEOPLE):
+        rows = desk.call("history", {"id": f"p-{number}"})["rows"]
+        assert isinstance(rows, list)
+        newest = rows[0]
+        assert isinstance(newest, dict)
+        assert newest["path"] == f"{new_name}/p-{number}.md"
+        assert newest["hash"]
