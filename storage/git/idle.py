@@ -197,12 +197,11 @@ def _base(vault: Path, left_at: str | None, tip: str, timeout: float) -> str | R
             return known
     if compared is not None and compared.code != 1:
         return compared
-    if left_at is None:
-        return None
     tree = _tree(vault, timeout)
     if tree is None:
         return None
-    since = [f"--max-count={_LOOK_BACK}", "--format=%T %H", tip, f"^{left_at}"]
+    # Where we never left it anywhere, a person's Git made it, before we were ever idle.
+    since = [f"--max-count={_LOOK_BACK}", "--format=%T %H", tip, *([] if left_at is None else [f"^{left_at}"])]
     log = run(vault, ["log", *since], at="git.index.find", timeout=timeout)
     made = dict(line.split() for line in reversed(log.output.decode("ascii", "replace").splitlines())) if log.ok else {}
     return made.get(tree)

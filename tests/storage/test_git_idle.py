@@ -78,6 +78,31 @@ def test_an_edit_before_the_index_follows_is_still_shown_as_an_edit(vault: Path)
     assert "-published" in git(vault, "diff")
 
 
+@pytest.mark.parametrize("deed", ["reset", "commit", "stash"])
+@pytest.mark.parametrize("synced_before", [True, False])
+def test_an_index_with_nothing_staged_follows_whether_or_not_it_ever_had_before(
+    vault: Path, deed: str, synced_before: bool
+) -> None:
+    if synced_before:
+        sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    match deed:
+        case "reset":
+            git(vault, "reset", "-q")
+        case "commit":
+            (vault / "private/a.md").write_text("by hand\n")
+            git(vault, "add", "-A", "private")
+            git(vault, "commit", "-q", "-m", "by hand")
+        case _:
+            git(vault, "reset", "-q")
+            (vault / "private/a.md").write_text("by hand\n")
+            git(vault, "stash", "-q")
+    publish(vault, 4, "private/d.md", b"d\n")
+    publish(vault, 5, "private/e.md", b"e\n")
+    assert sync_index(vault) == CURRENT
+    assert [line for line in status(vault) if not line.startswith("??")] == []
+
+
 def test_files_that_did_not_change_are_not_read_again(vault: Path) -> None:
     sync_index(vault)
     before = git(vault, "ls-files", "--debug", "private/b.md")
