@@ -49,6 +49,14 @@ def test_the_wheel_carries_exactly_the_files_of_the_four_packages(dist: Path) ->
     assert names == expected | {f"{info}/{name}" for name in metadata}
 
 
+def test_every_file_of_the_wheel_has_the_bytes_of_the_checkout(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        carried = [name for name in archive.namelist() if name.split("/")[0] in PACKAGES]
+        assert carried
+        assert [name for name in carried if archive.read(name) != (CHECKOUT / name).read_bytes()] == []
+
+
 def test_the_wheel_brings_the_command_and_runs_on_every_machine(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     version = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
