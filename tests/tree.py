@@ -43,8 +43,13 @@ def sources() -> tuple[Source, ...]:
     return tuple(walk())
 
 
-def imports(source: Source) -> Iterator[tuple[str, int]]:
+@cache
+def imports(source: Source) -> tuple[tuple[str, int], ...]:
     """Every module that ``source`` names in an import, with the line. ``from a import b`` gives ``a`` and ``a.b``."""
+    return tuple(_imports(source))
+
+
+def _imports(source: Source) -> Iterator[tuple[str, int]]:
     for node in ast.walk(source.tree):
         match node:
             case ast.Import(names=names):

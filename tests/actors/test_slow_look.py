@@ -161,7 +161,7 @@ def test_a_store_that_is_not_used_is_looked_at_once_more_and_then_left_alone(hou
     assert done >= 1
     points: list[str] = []
     with faults.installed(points.append):
-        house.scheduler.advance(10 * ROUND)
+        house.scheduler.advance(3 * ROUND)
     assert slices(house) == done
     assert {point.partition(".")[0] for point in points} & {"watch", "scan", "audit", "edits", "session"} == set()
 
@@ -178,7 +178,7 @@ def test_a_pace_of_zero_looks_never(tmp_path: Path) -> None:
     with opened(tmp_path, replace(SETTINGS, look_round=0.0)) as house:
         note(house, "ann", "words\n")
         house.call()
-        house.scheduler.advance(10_000)
+        house.scheduler.advance(3 * ROUND)
         assert slices(house) == 0
 
 

@@ -250,7 +250,7 @@ def both(cache: Path, sizes: tuple[int, int]) -> Iterator[tuple[Warm, Warm]]:
 
 @pytest.fixture(scope="module")
 def stores(cache: Path) -> Iterator[tuple[Warm, Warm]]:
-    yield from both(cache, (200, 2_000))
+    yield from both(cache, (100, 1_000))
 
 
 @pytest.fixture(scope="module")

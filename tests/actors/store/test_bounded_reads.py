@@ -69,7 +69,8 @@ OPERATORS_MOST_BYTES: Final[dict[str, int]] = {
 """The same for what operators read of a store."""
 
 BIG: Final = "\N{SLIGHTLY SMILING FACE}\x07é"
-MANY: Final = 3_000
+MANY: Final = 1_200
+"""So many that each list of the longest entries is larger than any budget."""
 RECORDED: Final = "2026-10-01T10:00:00.000Z"
 
 
@@ -80,18 +81,18 @@ def citations(number: int) -> list[JsonValue]:
 
 def hostile() -> Iterator[tuple[str, str]]:
     """Records that no tool could have saved, and many that one id bears."""
-    yield "p/body.md", page_file("body", "Body", body=BIG * 100_000)
+    yield "p/body.md", page_file("body", "Body", body=BIG * 60_000)
     yield "p/title.md", page_file("title", "T\u200b" * 100_000)
     yield "p/names.md", page_file("names", "Names", aliases=[f"{n} {BIG * 60}" for n in range(MANY)])
     yield "p/tags.md", page_file("tags", "Tags", tags=[f"{n} {BIG * 40}" for n in range(MANY)])
-    yield "p/needs.md", page_file("needs", "Needs", dependencies=[f"{n}-{'z' * 100}" for n in range(MANY)])
-    yield "p/fields.md", page_file("fields", "Fields", fields={f"f{n}": BIG * 200 for n in range(500)})
-    unknown: JsonObject = {f"key{n}": BIG * 200 for n in range(500)}
+    yield "p/needs.md", page_file("needs", "Needs", dependencies=[f"{n}-{'z' * 100}" for n in range(3_000)])
+    yield "p/fields.md", page_file("fields", "Fields", fields={f"f{n}": BIG * 200 for n in range(250)})
+    unknown: JsonObject = {f"key{n}": BIG * 200 for n in range(250)}
     yield "p/unknown.md", record_file("page", "unknown", "Unknown", "", PRIVATE, RECORDED, unknown)
-    yield "p/cited.md", page_file("cited", "Cited", evidence=citations(100))
+    yield "p/cited.md", page_file("cited", "Cited", evidence=citations(50))
     yield "p/type.md", page_file("type", "Type", type="t" * 100_000)
-    yield "p/links.md", page_file("links", "Links", body=" ".join(f"[[n{n}|{'l' * 50}]]" for n in range(5_000)))
-    yield "c/text.md", claim_file("text", BIG * 100_000)
+    yield "p/links.md", page_file("links", "Links", body=" ".join(f"[[n{n}|{'l' * 50}]]" for n in range(2_000)))
+    yield "c/text.md", claim_file("text", BIG * 60_000)
     yield "c/who.md", claim_file("who", "Who.", attribution=BIG * 50_000, subject_hint=BIG * 50_000)
     yield "c/about.md", claim_file("about", "About.", entities=["title", "names", "body"] * 500)
     ends: JsonObject = {"from": "title", "to": "names", "label": "l" * 50_000, "assertion_origin": "source"}
@@ -276,7 +277,7 @@ def legal() -> Iterator[tuple[str, JsonObject]]:
             "tags": [f"{tag} {wide * 90}" for tag in range(100)],
             "fields": {"status": "active"},
         }
-    for n in range(20):
+    for n in range(10):
         text = f"{n}{wide * 3_990}"
         item: JsonObject = {"text": text, "kind": "fact", "about": wide * 300}
         yield "remember", {"attribution": wide * 500, "excerpt": wide * 5_000, "items": [item]}
