@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from host_bridge.owner import address
@@ -20,6 +20,8 @@ from messages.json_types import JsonObject
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_SITE = ROOT / "tests" / "host_bridge" / "fake_site"
 PATIENCE = 30.0
+Typed = Callable[..., subprocess.CompletedProcess[bytes]]
+"""Runs one command line of ``knowledge`` and gives what a process would have given."""
 
 
 class Home:

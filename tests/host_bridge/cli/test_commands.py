@@ -18,7 +18,7 @@ from host_bridge.cli.exits import status_of
 from host_bridge.cli.options import UsageError, parse
 from host_bridge.owner.client import REQUEST_MAX_BYTES, OwnerError
 from messages.errors import all_error_classes
-from tests.host_bridge.processes import PATIENCE, Home
+from tests.host_bridge.processes import PATIENCE, Home, Typed
 
 _EXAMPLE = re.compile(r"^ {2}((?:knowledge (?:call|status)|echo .*\| knowledge).*(?:\n {6}.*)?)", re.MULTILINE)
 SESSION = "3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d"
@@ -175,8 +175,8 @@ def test_every_error_code_has_an_exit_status_by_its_retry() -> None:
         ["help", "nothing"],
     ],
 )
-def test_a_command_line_that_cannot_be_understood_is_status_2_with_one_line(warm: Home, words: list[str]) -> None:
-    done = warm.run(*words)
+def test_a_command_line_that_cannot_be_understood_is_status_2_with_one_line(typed: Typed, words: list[str]) -> None:
+    done = typed(*words)
     assert (done.returncode, done.stdout) == (exits.USAGE, b"")
     assert done.stderr.count(b"\n") == 1
     assert done.stderr.startswith(b"knowledge")
@@ -260,9 +260,9 @@ def test_help_without_a_command_is_the_overview_and_names_every_command(warm: Ho
 
 
 @pytest.mark.parametrize("name", sorted(pages.COMMANDS))
-def test_help_of_a_command_teaches_options_examples_and_exit_statuses(warm: Home, name: str) -> None:
-    page = warm.run("help", name).stdout.decode()
-    assert page == warm.run(name, "--help").stdout.decode()
+def test_help_of_a_command_teaches_options_examples_and_exit_statuses(typed: Typed, name: str) -> None:
+    page = typed("help", name).stdout.decode()
+    assert page == typed(name, "--help").stdout.decode()
     assert "Example" in page
     assert "--state-dir" in page
     for status in (0, 1, 2, 3, 4, 5, 130):

@@ -14,7 +14,7 @@ import pytest
 
 from host_bridge.cli import exits
 from messages.json_types import JsonObject
-from tests.host_bridge.processes import Home
+from tests.host_bridge.processes import Home, Typed
 from tests.kit.store import only_store, remembering, write_note
 
 
@@ -127,10 +127,11 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
         ["doctor", "rebuild", f"main={uuid.UUID(int=1)}", "--yes"],
     ],
 )
-def test_a_command_that_is_not_understood_asks_nobody(fake: Home, words: list[str]) -> None:
-    done = fake.run(*words)
+def test_a_command_that_is_not_understood_asks_nobody(typed: Typed, tmp_path: Path, words: list[str]) -> None:
+    done = typed(*words)
     assert (done.returncode, done.stdout) == (exits.USAGE, b"")
     assert done.stderr.count(b"\n") == 1
+    assert list(tmp_path.iterdir()) == [], "an owner was looked for"
 
 
 # --- on the real runtime -------------------------------------------------------------------------------------
