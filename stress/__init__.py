@@ -1,1 +1,1 @@
-"""Concurrent agents against the real runtime, faults injected, the outcome judged by checkers of its own."""
+"""Clients and people beside a real owner that is injured and killed, the outcome judged by judges of its own."""

@@ -1,45 +1,40 @@
-"""``python -m stress``: agents at work while the lane is crashed under them; non-zero on any broken promise.
+"""``python -m stress``: agents, editors and operators at work on a real owner that is injured and killed under them.
 
-``python -m stress bench`` measures times instead, see :mod:`stress.bench`; ``python -m stress recall`` what a search
-finds, see :mod:`stress.recall`.
+Prints what happened and how each promise was judged; non-zero when one was broken. ``python -m stress bench`` measures
+times instead, see :mod:`stress.bench`; ``python -m stress recall`` what a search finds, see :mod:`stress.recall`.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
-import logging
+import random
+import shutil
 import sys
 import tempfile
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from host_bridge.bridge import KnowledgeBridge
-from messages.json_types import JsonObject
-from storage import faults
-from stress import checkers
-from stress.checkers import Verdict
-from stress.crashes import CrashInjector
-from stress.workload import Agent, Answer, run_agents
+from stress import report
+from stress.aftermath import Unsettled
+from stress.mutants import MUTANTS, caught
+from stress.soak import Settings, Soak
 
-SPACING_SECONDS: Final = 7.0
-"""Below five restarts in thirty seconds, whatever the seed."""
-SWITCH_INTERVAL_SECONDS: Final = 0.0005
+EXIT_BROKEN: Final = 1
+EXIT_UNDETECTED: Final = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the workload twice, without and with crashes, and judge the second run. 0: every promise kept."""
+    """Run, judge, report; a failing run is shrunk when ``--shrink`` says so. 0: every promise was kept."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["bench"]:
-        from stress.bench.main import main as bench  # the crash run needs nothing of it
+        from stress.bench.main import main as bench  # a run needs nothing of it
 
         return bench(given[1:])
     if given[:1] == ["recall"]:
@@ -47,131 +42,105 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return recall(given[1:])
     options = _options(given)
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    logging.disable(logging.CRITICAL)
-    with _state_dir(options.state_dir) as folder:
-        clean_agents, clean_seconds = _run(folder / "clean", options, None)
-        injector = CrashInjector(options.seed, options.spacing)
-        verdicts, agents, seconds = _judged(folder / "crashed", options, injector, _rate(clean_agents, clean_seconds))
-    report = _report(options.seed, agents, seconds, injector, verdicts)
+    if options.list_mutants:
+        for name, mutant in MUTANTS.items():
+            print(f"{name:<28} {mutant.what}; caught by: {', '.join(mutant.judges)}")
+        return 0
+    settings = Settings(
+        seed=random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed,
+        seconds=options.seconds,
+        agents=options.agents,
+        conversations=options.conversations,
+        stores=min(options.stores, options.agents),
+        spacing=options.spacing,
+        calls=options.calls,
+        mutant=options.mutant,
+    )
+    found = _run(settings, options.state_dir)
     if options.json:
-        print(json.dumps(report))
+        print(json.dumps(found))
     else:
-        _print(report)
-    return 0 if all(verdict.kept for verdict in verdicts) else 1
+        report.show(found)
+    if settings.mutant is not None:
+        return _judge_mutant(settings.mutant, found, quiet=options.json)
+    if found["kept"]:
+        return 0
+    if options.shrink:
+        _shrink(settings)
+    return EXIT_BROKEN
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m stress", description=__doc__)
-    parser.add_argument("--seed", type=int, default=7, help="same seed, same calls and crash times (default 7)")
-    parser.add_argument("--agents", type=int, default=8, help="concurrent agents (default 8)")
-    parser.add_argument("--calls", type=int, default=3_000, help="calls of each agent (default 3000)")
-    parser.add_argument("--seconds", type=float, default=None, help="stop each run after this many seconds")
-    parser.add_argument("--spacing", type=float, default=SPACING_SECONDS, help="seconds between crashes (default 7)")
-    parser.add_argument("--state-dir", type=Path, default=None, help="keep the stores in this folder")
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m stress",
+        description="Agents, editors, a Git user and operators at work on a real owner that is injured and killed.",
+        epilog="exit status: 0 every promise was kept; 1 one was broken, or the mutant was caught; 2 bad arguments; "
+        "3 the mutant was not caught",
+    )
+    parser.add_argument("--seed", type=int, default=None, help="decides calls, edits and injuries (default: a new one)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long everybody works (default 60)")
+    parser.add_argument("--agents", type=int, default=24, help="agents, each a client of its own (default 24)")
+    parser.add_argument("--conversations", type=int, default=4, help="conversations of each agent (default 4)")
+    parser.add_argument("--stores", type=int, default=6, help="stores that the agents share (default 6)")
+    parser.add_argument("--spacing", type=float, default=3.0, help="seconds between injuries; 0: none (default 3)")
+    parser.add_argument("--calls", type=int, default=None, help="at most so many calls of each agent")
+    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break this promise on purpose; it must be caught")
+    parser.add_argument("--list-mutants", action="store_true", help="name the mutants and who catches them")
+    parser.add_argument("--shrink", action="store_true", help="after a failure, look for the shortest run that fails")
+    parser.add_argument("--state-dir", type=Path, default=None, help="work in this new folder and keep it")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     return parser.parse_args(arguments)
 
 
+def _run(settings: Settings, kept: Path | None = None) -> report.Report:
+    with _folder(kept) as folder, _progress() as say:
+        try:
+            return report.of(Soak(folder, settings, say).run())
+        except Unsettled as problem:
+            return report.of_unsettled(settings, str(problem))
+
+
+def _judge_mutant(name: str, found: report.Report, *, quiet: bool) -> int:
+    by = caught(name, [verdict["judge"] for verdict in found["verdicts"] if not verdict["kept"]])
+    if not quiet:
+        print(f"mutant {name}: {'caught by ' + ', '.join(by) if by else 'NOT CAUGHT'}")
+    return EXIT_BROKEN if by else EXIT_UNDETECTED
+
+
+def _shrink(settings: Settings) -> None:
+    """Halve the calls of each agent while the run still fails: threads are not replayed exactly, the calls are."""
+    calls = settings.calls or 4_096
+    shortest = None
+    while calls > 1:
+        calls //= 2
+        if _run(dataclasses.replace(settings, calls=calls))["kept"]:
+            break
+        shortest = calls
+    if shortest is None:
+        print(f"It fails with all its calls only: --seed {settings.seed}")
+    else:
+        print(f"Shortest run that still fails: --seed {settings.seed} --calls {shortest}")
+
+
 @contextlib.contextmanager
-def _state_dir(kept: Path | None) -> Iterator[Path]:
+def _folder(kept: Path | None) -> Iterator[Path]:
     if kept is not None:
         yield kept
         return
-    with tempfile.TemporaryDirectory(prefix="knowledge-stress-") as folder:
-        yield Path(folder)
+    folder = Path(tempfile.mkdtemp(prefix="knowledge-stress-"))
+    try:
+        yield folder / "run"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _judged(
-    folder: Path, options: argparse.Namespace, injector: CrashInjector, clean_rate: float
-) -> tuple[list[Verdict], list[Agent], float]:
-    before = threading.active_count()
-    with KnowledgeBridge(folder) as knowledge:
-        with faults.installed(injector):
-            agents, seconds = _drive(knowledge, options, "with crashes")
-        answers = _answers(agents)
-        verdicts = [
-            checkers.one_answer_each(answers),
-            checkers.none_late(answers),
-            checkers.enough_succeed(answers, injector.count),
-            checkers.throughput_holds(len(answers) / seconds, clean_rate),
-            checkers.uncertain_writes_settle(knowledge, answers),
-            checkers.acknowledged_writes_stay(knowledge, answers),
-        ]
-    after = threading.active_count()
-    verdicts.append(Verdict("no thread is left", after <= before, f"{before} before, {after} after"))
-    return verdicts, agents, seconds
-
-
-def _run(folder: Path, options: argparse.Namespace, handler: Callable[[str], None] | None) -> tuple[list[Agent], float]:
-    with KnowledgeBridge(folder) as knowledge:
-        return _drive(knowledge, options, "without faults")
-
-
-def _drive(knowledge: KnowledgeBridge, options: argparse.Namespace, what: str) -> tuple[list[Agent], float]:
-    stop = threading.Event()
-    timer = None if options.seconds is None else threading.Timer(options.seconds, stop.set)
-    if timer is not None:
-        timer.start()
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
     console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=options.agents * options.calls)
-        try:
-            return run_agents(
-                knowledge,
-                seed=options.seed,
-                agents=options.agents,
-                calls=options.calls,
-                stop=stop,
-                progress=lambda done: progress.update(task, completed=done),
-            )
-        finally:
-            if timer is not None:
-                timer.cancel()
-
-
-def _answers(agents: Sequence[Agent]) -> list[Answer]:
-    return [answer for agent in agents for answer in agent.answers]
-
-
-def _rate(agents: Sequence[Agent], seconds: float) -> float:
-    return len(_answers(agents)) / seconds
-
-
-def _report(
-    seed: int, agents: Sequence[Agent], seconds: float, injector: CrashInjector, verdicts: Sequence[Verdict]
-) -> JsonObject:
-    answers = _answers(agents)
-    times = sorted(answer.seconds for answer in answers) or [0.0]
-    return {
-        "seed": seed,
-        "calls": len(answers),
-        "seconds": round(seconds, 1),
-        "callsPerSecond": round(len(answers) / seconds, 1),
-        "p50Ms": round(times[len(times) // 2] * 1000, 2),
-        "p99Ms": round(times[int(len(times) * 0.99)] * 1000, 2),
-        "crashes": dict(injector.by_point),
-        "answers": dict(Counter(answer.code for answer in answers).most_common()),
-        "tools": dict(Counter(answer.tool for answer in answers).most_common()),
-        "verdicts": [{"name": v.name, "kept": v.kept, "detail": v.detail} for v in verdicts],
-    }
-
-
-def _print(report: JsonObject) -> None:
-    console = Console()
-    console.print(
-        f"seed {report['seed']}: {report['calls']} calls in {report['seconds']} s ({report['callsPerSecond']}/s), "
-        f"p50 {report['p50Ms']} ms, p99 {report['p99Ms']} ms"
-    )
-    console.print(f"crashes {report['crashes']}")
-    console.print(f"answers {report['answers']}")
-    table = Table("promise", "kept", "detail")
-    verdicts = report["verdicts"]
-    assert isinstance(verdicts, list)
-    for verdict in verdicts:
-        assert isinstance(verdict, dict)
-        table.add_row(str(verdict["name"]), "yes" if verdict["kept"] else "NO", str(verdict["detail"]))
-    console.print(table)
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), BarColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("starting", total=None)
+        yield lambda what: progress.update(task, description=what)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Final
 
@@ -23,7 +24,10 @@ from storage import python_child
 from stress.bench.measure import Contender, Row, Sample, interleave
 from stress.bench.notes import title_of_page
 from stress.bench.store import MAIN, BenchStore, configuration, remembering
-from stress.workload import run_agents
+from stress.bridge_door import BridgeDoor
+from stress.clients import Client
+from stress.ledger import Caller, Ledger
+from stress.scripts import Shelf
 
 _REBUILD_SECONDS: Final = 600.0
 _MEMORY_LIMITS: Final = ((10_000, 150.0), (100_000, 600.0))
@@ -185,7 +189,13 @@ def memory(store: BenchStore) -> Iterator[Row]:
 def _mixed(state_dir: Path, seed: int) -> None:
     bare = _peak_megabytes()
     with KnowledgeBridge(state_dir, config=configuration()) as knowledge:
-        run_agents(knowledge, seed=seed, agents=_MIXED_AGENTS, calls=_MIXED_CALLS, stop=threading.Event())
+        caller, shelf = Caller("main", "main"), Shelf("")
+        clients = [
+            Client(str(n), Ledger(), seed=f"{seed}/{n}", doors=[(BridgeDoor(knowledge), 1)], callers=[(caller, shelf)])
+            for n in range(_MIXED_AGENTS)
+        ]
+        with ThreadPoolExecutor(_MIXED_AGENTS) as pool:
+            list(pool.map(lambda client: client.run(threading.Event(), _MIXED_CALLS), clients))
     print(json.dumps([_peak_megabytes(), bare]))
 
 

@@ -1,0 +1,41 @@
+"""The Python door: a client in the owner's own process."""
+
+from __future__ import annotations
+
+from host_bridge.bridge import KnowledgeBridge
+from messages.audience import parse_audience
+from messages.errors import KnowledgeError
+from messages.json_types import JsonObject
+from stress.doors import Outcome
+
+
+class BridgeDoor:
+    """Calls a bridge that somebody else opened and closes."""
+
+    name = "bridge"
+    surplus = 0
+
+    def __init__(self, knowledge: KnowledgeBridge) -> None:
+        self._knowledge = knowledge
+
+    def call(
+        self,
+        tool: str,
+        arguments: JsonObject,
+        audience: JsonObject,
+        *,
+        deadline_ms: int,
+        patience: float,
+        cancel_after: float | None = None,
+    ) -> Outcome:
+        """One call, which is never cancelled."""
+        try:
+            result = self._knowledge.call(tool, arguments, parse_audience(audience), deadline_ms=deadline_ms)
+        except KnowledgeError as error:
+            wait = error.fields.get("retryAfterMs")
+            pause = wait / 1000 if isinstance(wait, int | float) else 0.0
+            return Outcome(error.code, error.retry, None, retry_after=pause, message=error.message)
+        return Outcome("ok", "never", result)
+
+    def leave(self) -> None:
+        """There is nothing to leave."""

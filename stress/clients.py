@@ -1,0 +1,221 @@
+"""The clients of a run: each a thread that calls through its doors, one call after another, and notes every answer."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Final
+
+from messages.json_types import JsonObject, JsonValue
+from stress.doors import Door, Outcome
+from stress.ledger import Caller, Ledger, Operation, Sight
+from stress.scripts import Script, Seen, Shelf
+
+DEADLINE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 20.0
+LONGEST_PAUSE_SECONDS: Final = 5.0
+SECRET: Final = re.compile(r"secret-[0-9a-f]{12}")
+_TIGHT: Final = 0.03
+_REPEAT: Final = 0.03
+_CANCEL: Final = 0.02
+_VANISH: Final = 0.004
+
+
+class Client:
+    """One client: for each call it chooses a door and on whose behalf it speaks."""
+
+    def __init__(
+        self,
+        name: str,
+        ledger: Ledger,
+        *,
+        seed: str,
+        doors: Sequence[tuple[Door, int]],
+        callers: Sequence[tuple[Caller, Shelf]],
+    ) -> None:
+        """``doors`` with their weights. Only the first may speak for a conversation."""
+        self.name = name
+        self.calls = 0
+        self._ledger = ledger
+        self._chance = random.Random(seed)
+        self._doors = [door for door, _ in doors]
+        self._weights = [weight for _, weight in doors]
+        self._callers = [caller for caller, _ in callers]
+        self._shelves = dict(callers)
+        self._scripts = {caller: Script(self._chance, shelf) for caller, shelf in callers}
+        self._sent: list[tuple[Caller, str, JsonObject]] = []
+
+    def run(self, stop: threading.Event, most: int | None = None) -> None:
+        """Call until told to stop, ``most`` times at the most."""
+        while not stop.is_set() and (most is None or self.calls < most):
+            outcome = self.turn()
+            self.calls += 1
+            # A client that is told when to come back comes back then; hammering a closed door measures nothing.
+            pause = 0.5 if outcome.code in ("lost", "stopping") else min(outcome.retry_after, LONGEST_PAUSE_SECONDS)
+            if pause:
+                stop.wait(pause)
+
+    def turn(self) -> Outcome:
+        """One call."""
+        chance = self._chance
+        caller = chance.choices(self._callers, [3, *[1] * (len(self._callers) - 1)])[0]
+        private = caller.conversation is None
+        door = chance.choices(self._doors, self._weights)[0] if private else self._doors[0]
+        if self._sent and chance.random() < _REPEAT:
+            caller, tool, arguments = chance.choice(self._sent[-40:])
+            door = self._doors[0]
+        else:
+            tool, arguments = self._scripts[caller].next()
+            if "requestId" in arguments:
+                self._sent.append((caller, tool, arguments))
+        tight = chance.random() < _TIGHT
+        deadline = chance.choice((0.002, 0.01, 0.05)) if tight else DEADLINE_SECONDS
+        cancel_after = chance.random() * 0.01 if chance.random() < _CANCEL else None
+        operation, outcome = self.call(door, caller, tool, arguments, deadline=deadline, cancel_after=cancel_after)
+        self._learn(self._shelves[caller], operation, outcome)
+        if chance.random() < _VANISH:
+            door.leave()
+        return outcome
+
+    def call(
+        self,
+        door: Door,
+        caller: Caller,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        deadline: float = DEADLINE_SECONDS,
+        cancel_after: float | None = None,
+    ) -> tuple[Operation, Outcome]:
+        """One call, noted. Only the socket tells the owner of the deadline."""
+        began = time.monotonic()
+        outcome = door.call(
+            tool,
+            arguments,
+            audience(caller),
+            deadline_ms=max(1, round(deadline * 1000)),
+            patience=PATIENCE_SECONDS,
+            cancel_after=cancel_after,
+        )
+        ended = time.monotonic()
+        result = outcome.result
+        operation = Operation(
+            number=self._ledger.number(),
+            client=self.name,
+            door=door.name,
+            caller=caller,
+            tool=tool,
+            arguments=arguments,
+            began=began,
+            ended=ended,
+            deadline=began + deadline if door.name == "socket" else None,
+            code=outcome.code,
+            retry=outcome.retry,
+            receipt=result if result is not None and "requestId" in arguments else None,
+            sight=_sight(tool, arguments, outcome),
+            secrets=frozenset(SECRET.findall(json.dumps(result))) if result is not None else frozenset(),
+            place=outcome.place,
+            cancelled=cancel_after is not None,
+        )
+        self._ledger.add(operation)
+        return operation, outcome
+
+    def _learn(self, shelf: Shelf, operation: Operation, outcome: Outcome) -> None:
+        result = outcome.result
+        if operation.sight is not None and operation.sight.content is None:
+            shelf.forget(operation.sight.record)
+        if result is None:
+            return
+        for key in ("ontologyFingerprint", "fingerprint"):
+            if isinstance(result.get(key), str):
+                shelf.fingerprint = str(result[key])
+        if isinstance(result.get("vaultId"), str):
+            shelf.vault_id = str(result["vaultId"])
+        kind = _kind_of(operation.tool)
+        if kind is not None:
+            for written in written_records(result):
+                shelf.learn(
+                    Seen(
+                        *written,
+                        kind,
+                        str(operation.arguments.get("type", "")),
+                        str(operation.arguments.get("title", "")),
+                    )
+                )
+        evidence = result.get("evidence")
+        if operation.tool == "knowledge_attach" and isinstance(evidence, dict):
+            shelf.retain({key: evidence[key] for key in ("path", "sha256") if key in evidence})
+        record = result.get("record")
+        if isinstance(record, dict):
+            shelf.learn(_seen(record))
+
+
+def audience(caller: Caller) -> JsonObject:
+    """The caller as the host protocol writes it."""
+    if caller.conversation is None:
+        return {"kind": "owner-private", "agent": caller.agent}
+    session = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{caller.agent}/{caller.conversation}"))
+    return {
+        "kind": "conversation",
+        "agent": caller.agent,
+        "sessionKey": caller.conversation,
+        "sessionId": session,
+    }
+
+
+def written_records(receipt: JsonObject) -> list[tuple[str, int, str]]:
+    """Id, revision and hash of each record that a receipt names."""
+    rows: list[JsonValue] = [receipt]
+    for key in ("items", "records"):
+        found = receipt.get(key)
+        if isinstance(found, list):
+            rows.extend(found)
+    rows.extend(receipt.get(key) for key in ("original", "replacement", "source", "destination"))
+    return [
+        (str(row["id"]), int(row["revision"]), str(row["hash"]))
+        for row in rows
+        if isinstance(row, dict)
+        and isinstance(row.get("id"), str)
+        and row["id"]
+        and isinstance(row.get("revision"), int)
+        and isinstance(row.get("hash"), str)
+    ]
+
+
+def _sight(tool: str, arguments: JsonObject, outcome: Outcome) -> Sight | None:
+    if tool != "knowledge_record":
+        return None
+    match outcome.result:
+        case {"record": None}:
+            return Sight(str(arguments["id"]), None)
+        case {"record": {"id": str(record), "hash": str(content)}}:
+            return Sight(record, content)
+        case _:
+            return None
+
+
+def _seen(record: JsonObject) -> Seen:
+    revision = record.get("revision")
+    return Seen(
+        str(record["id"]),
+        revision if isinstance(revision, int) else 0,
+        str(record["hash"]),
+        str(record.get("kind", "")),
+        str(record.get("type", "")),
+        str(record.get("title", "")),
+    )
+
+
+def _kind_of(tool: str) -> str | None:
+    match tool:
+        case "knowledge_remember" | "knowledge_create_claim" | "knowledge_correct" | "knowledge_annotate":
+            return "claim"
+        case "knowledge_save_page" | "knowledge_edit_body" | "knowledge_publish_batch" | "knowledge_recall":
+            return "page"
+        case _:
+            return None

@@ -1,0 +1,449 @@
+"""The judges of a run. Each knows the ledger and what the store says afterwards, and nothing of the code."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from messages.json_types import JsonObject
+from stress.aftermath import Inspector, OnDisk, Row, first_lines
+from stress.clients import written_records
+from stress.ledger import Access, Caller, Edit, Ledger, Operation
+from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, TooHard, linearizable
+from stress.owner import Usage
+
+GRACE_SECONDS: Final = 0.25
+SUCCESS_SHARE: Final = 0.90
+SAMPLED_REVISIONS: Final = 800
+SAMPLED_WORDS: Final = 60
+GROWTH_SAMPLES: Final = 8
+UNAVAILABLE: Final = frozenset(
+    {"busy", "restarting", "store_unavailable", "internal", "deadline", "lost", "no_answer", "storage_error",
+     "store_opening", "stopping", "publication_pending", "scan_incomplete", "quarantined", "index_unavailable"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One promise, and whether the run kept it. ``judge`` is the name of who says so."""
+
+    name: str
+    kept: bool
+    detail: str
+    judge: str = ""
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Everything that a judge may look at."""
+
+    ledger: Ledger
+    inspector: Inspector
+    owners: Mapping[str, Caller]
+    """An owner-private caller of each store."""
+    histories: Mapping[str, Sequence[Row]]
+    """By partition, oldest first."""
+    files: Mapping[str, Sequence[OnDisk]]
+    """Of each store's private partition."""
+    secrets: Mapping[str, str]
+    """Secret to the partition that it belongs to."""
+    closed: frozenset[Caller]
+    """Conversations that nobody ever let in, nor out."""
+    outages: Sequence[tuple[float, float]]
+    """When the owner was killed or suspended on purpose, and when it was back."""
+    lags: Sequence[tuple[float, float]]
+    """When this process itself was held up, and for how long."""
+    usages: Sequence[Usage]
+    ended_by_itself: Sequence[str]
+    repositories: Mapping[str, str | None]
+    chance: random.Random = field(default_factory=lambda: random.Random(0))
+
+
+Judge = Callable[[Evidence], Verdict]
+
+
+def one_answer_each(evidence: Evidence) -> Verdict:
+    ledger = evidence.ledger
+    silent = [op for op in ledger.operations if op.code == "no_answer"]
+    lost = [op for op in ledger.operations if op.code == "lost" and not _overlaps(op, evidence.outages, 1.0)]
+    odd = [op for op in ledger.operations if op.code in ("protocol_error", "None")]
+    wrong = [*silent, *lost, *odd]
+    detail = (
+        f"{len(ledger.operations)} calls: {len(silent)} without an answer, {len(lost)} lost while the owner was there"
+    )
+    return Verdict(
+        "every call is answered exactly once",
+        not wrong and not ledger.surplus,
+        f"{detail}, {len(odd)} that no client can read, {ledger.surplus} answers too many{_named(wrong)}",
+    )
+
+
+def none_late(evidence: Evidence) -> Verdict:
+    late = [
+        op
+        for op in evidence.ledger.operations
+        if op.deadline is not None
+        and op.code != "lost"
+        and op.ended > op.deadline + GRACE_SECONDS + _held_up(op, evidence.lags)
+        and not _overlaps(op, evidence.outages, 0.5)
+    ]
+    return Verdict("no answer is later than its deadline", not late, f"{len(late)} late{_named(late)}")
+
+
+def enough_succeed(evidence: Evidence) -> Verdict:
+    operations = evidence.ledger.operations
+    failed = [op for op in operations if op.code in UNAVAILABLE and not _asked_for(op)]
+    own = sum(_overlaps(op, evidence.outages, 1.0) for op in failed)
+    struck = min(len(evidence.ledger.struck), sum(op.code in ("internal", "storage_error") for op in failed))
+    others = len(operations) - own - struck
+    bad = max(0, len(failed) - own - struck)
+    share = 1 - bad / others if others else 1.0
+    return Verdict(
+        "at least 90 % of the calls without a fault of their own succeed",
+        share >= SUCCESS_SHARE,
+        f"{share:.2%} of {others}",
+    )
+
+
+def acknowledged_writes_stay(evidence: Evidence) -> Verdict:
+    """Every record that a receipt names is in history under its request id, with the same hash."""
+    kept = {(row.request_id, row.record, row.content) for rows in evidence.histories.values() for row in rows}
+    requests = {row.request_id for rows in evidence.histories.values() for row in rows}
+    checked, wrong = 0, list[str]()
+    for op in evidence.ledger.operations:
+        if op.receipt is None or _nothing_written(op):
+            continue
+        checked += 1
+        named = written_records(op.receipt)
+        missing = [record for record, _, content in named if (op.request_id, record, content) not in kept]
+        if missing or (not named and op.request_id not in requests and op.tool != "knowledge_attach"):
+            wrong.append(f"{op.tool} {op.request_id}")
+    return _judged("no acknowledged write is missing or changed", f"{checked} receipts", wrong)
+
+
+def revisions_hold_their_bytes(evidence: Evidence) -> Verdict:
+    """What history gives back for a revision has the hash that its receipt named."""
+    rows = [
+        (partition, row)
+        for partition, found in evidence.histories.items()
+        if partition.endswith("/private")
+        for row in found
+        if row.record is not None and row.content is not None
+    ]
+    sample = evidence.chance.sample(rows, min(SAMPLED_REVISIONS, len(rows)))
+    wrong = []
+    for partition, row in sample:
+        assert row.record is not None
+        caller = evidence.owners[partition.removesuffix("/private")]
+        text = evidence.inspector.revision(caller, row.record, row.sequence)
+        if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != row.content:
+            wrong.append(f"{row.record} at {row.sequence}")
+    return _judged("every revision's bytes are in history", f"{len(sample)} of {len(rows)} revisions", wrong)
+
+
+def one_effect_a_request(evidence: Evidence) -> Verdict:
+    wrong = []
+    total = 0
+    for partition, rows in evidence.histories.items():
+        sequences = defaultdict[str, set[int]](set)
+        for row in rows:
+            if row.request_id is not None:
+                sequences[row.request_id].add(row.sequence)
+        total += len(sequences)
+        wrong += [f"{partition}: {request}" for request, found in sequences.items() if len(found) > 1]
+    receipts = defaultdict[tuple[str | None, Caller], set[str]](set)
+    for op in evidence.ledger.operations:
+        if op.receipt is not None and op.caller.conversation is None:
+            receipts[op.request_id, op.caller].add(repr(sorted(_lasting(op.receipt).items())))
+    wrong += [f"two receipts of {request}" for (request, _), found in receipts.items() if len(found) > 1]
+    return _judged("no request has two effects", f"{total} requests", wrong)
+
+
+def history_follows_time(evidence: Evidence) -> Verdict:
+    """A write that was answered before another was asked for comes before it in history."""
+    homes = Counter(
+        (partition.split("/")[0], request)
+        for partition, rows in evidence.histories.items()
+        for request in {row.request_id for row in rows}
+    )
+    ended: dict[tuple[str, str | None], tuple[float, float]] = {}
+    for op in evidence.ledger.operations:
+        key = (op.caller.store, op.request_id)
+        # A conversation that was let in and out may have sent one request to two partitions.
+        if op.request_id is not None and homes[key] == 1:
+            began, end = ended.get(key, (FOREVER, FOREVER))
+            ended[key] = (min(began, op.began), min(end, op.ended if op.receipt is not None else FOREVER))
+    wrong, total = [], 0
+    for partition, rows in evidence.histories.items():
+        latest = (-FOREVER, "")
+        for row in rows:
+            times = ended.get((partition.split("/")[0], row.request_id))
+            if times is None or row.request_id is None:
+                continue
+            total += 1
+            if times[1] < latest[0]:
+                wrong.append(f"{row.request_id} stands after {latest[1]} in {partition}")
+            latest = max(latest, (times[0], row.request_id))
+    return _judged("history has the order in which writes were answered", f"{total} rows", wrong)
+
+
+def records_are_linearizable(evidence: Evidence) -> Verdict:
+    """Reads, fenced writes, refusals and a person's saves of each record have an order that explains every answer."""
+    events = _events(evidence)
+    wrong, hard = [], 0
+    for record, found in events.items():
+        try:
+            if not linearizable(found):
+                wrong.append(record)
+        except TooHard:
+            hard += 1
+    total = sum(map(len, events.values()))
+    return _judged(
+        "every record is linearizable", f"{len(events)} records, {total} operations, {hard} too hard to tell", wrong
+    )
+
+
+def no_edit_is_lost(evidence: Evidence) -> Verdict:
+    """Each word that a person wrote stands in a file, or in a revision of the record that the file was."""
+    wrong, checked = [], 0
+    for store, files in evidence.files.items():
+        everything = b"\n".join(file.text for file in files)
+        rows = defaultdict[str, list[Row]](list)
+        for row in evidence.histories[f"{store}/private"]:
+            if row.record is not None:
+                rows[row.record].append(row)
+        # What a person took away themselves, before anybody had looked, is nobody's loss.
+        removed = {edit.record for edit in evidence.ledger.edits if edit.store == store and edit.deed == "remove"}
+        for edit in evidence.ledger.edits:
+            if edit.store != store or edit.token is None:
+                continue
+            checked += 1
+            if edit.token.encode() in everything or edit.record in removed or _in_history(evidence, edit, rows):
+                continue
+            wrong.append(f"{edit.token} in {edit.path.rsplit('/', 1)[-1]}")
+    return _judged("no edit by hand is lost", f"{checked} edits", wrong)
+
+
+def nothing_crosses_partitions(evidence: Evidence) -> Verdict:
+    wrong, checked = [], 0
+    closed = {caller.partition for caller in evidence.closed}
+    for op in evidence.ledger.operations:
+        for secret in op.secrets:
+            checked += 1
+            home = evidence.secrets.get(secret)
+            if home is None or home == op.caller.partition:
+                continue
+            foreign = home.split("/")[0] != op.caller.store
+            if foreign or home in closed or op.caller in evidence.closed:
+                wrong.append(f"{op.caller.partition} saw what is {home}'s by {op.tool}")
+    return _judged("nothing crosses partitions", f"{checked} sights of a secret", wrong)
+
+
+def nothing_after_a_revocation(evidence: Evidence) -> Verdict:
+    """After the answer to a revocation no byte of the private partition arrives, and no save lands there."""
+    private = {secret for secret, home in evidence.secrets.items() if home.endswith("/private")}
+    requests = {
+        (partition, row.request_id)
+        for partition, rows in evidence.histories.items()
+        if partition.endswith("/private")
+        for row in rows
+    }
+    asked = dict[str | None, float]()
+    for op in evidence.ledger.operations:
+        asked[op.request_id] = min(op.began, asked.get(op.request_id, FOREVER))
+    by_caller = defaultdict[tuple[str, str | None], list[Operation]](list)
+    for op in evidence.ledger.operations:
+        by_caller[op.caller.agent, op.caller.conversation].append(op)
+    wrong, checked = [], 0
+    for change, until in _closed_spans(evidence.ledger.access):
+        checked += 1
+        for op in by_caller[change.agent, change.conversation]:
+            if op.ended <= change.ended or op.began >= until or op.ended >= until:
+                continue
+            connection, bytes_then = op.place
+            arrived_later = connection not in change.arrived or bytes_then > change.arrived[connection]
+            if arrived_later and op.secrets & private:
+                wrong.append(f"{op.tool} showed a private record")
+            saved = op.request_id is not None and (f"{op.caller.store}/private", op.request_id) in requests
+            # Asked for while it was let in, it may have been saved then, whatever a repetition is answered.
+            if asked[op.request_id] > change.ended and saved:
+                wrong.append(f"{op.tool} saved into the private partition")
+    return _judged("nothing private after a revocation", f"{checked} revocations", wrong)
+
+
+def catalogue_equals_files(evidence: Evidence) -> Verdict:
+    wrong, total = [], 0
+    for store, files in evidence.files.items():
+        listed = evidence.inspector.records(evidence.owners[store])
+        there = {(file.record, file.content[:16]) for file in files}
+        total += len(there)
+        wrong += [f"{record} is listed otherwise than its file" for record, _ in sorted(listed ^ there)]
+    return _judged("the catalogue is the files", f"{total} files", wrong)
+
+
+def index_equals_files(evidence: Evidence) -> Verdict:
+    wrong, checked = [], 0
+    for store, files in evidence.files.items():
+        tokens = _tokens(files)
+        for token in evidence.chance.sample(sorted(tokens), min(SAMPLED_WORDS, len(tokens))):
+            checked += 1
+            found = evidence.inspector.found(evidence.owners[store], token)
+            if found != tokens[token]:
+                wrong.append(f"{token}: {len(found)} found, {len(tokens[token])} there")
+    return _judged("a search finds what the files hold", f"{checked} words", wrong)
+
+
+def repositories_are_sound(evidence: Evidence) -> Verdict:
+    wrong = [f"{store}: {problem}" for store, problem in evidence.repositories.items() if problem]
+    return _judged("git fsck and git status are content", f"{len(evidence.repositories)} repositories", wrong)
+
+
+def the_process_survives(evidence: Evidence) -> Verdict:
+    return _judged(
+        "the owner ends only when it is told to",
+        f"{len(evidence.outages)} outages on purpose",
+        evidence.ended_by_itself,
+    )
+
+
+def nothing_grows(evidence: Evidence) -> Verdict:
+    """Threads and descriptors at the end are at most those in the middle of the run, and a few."""
+    if len(evidence.usages) < GROWTH_SAMPLES:
+        return Verdict("no thread or descriptor is left", True, "not measured: the run was too short")
+    first, last = evidence.usages[len(evidence.usages) // 2], evidence.usages[-1]
+    kept = last.threads <= first.threads + 16 and last.descriptors <= first.descriptors + 120
+    detail = f"threads {first.threads} to {last.threads}, descriptors {first.descriptors} to {last.descriptors}"
+    return Verdict("no thread or descriptor is left", kept, f"{detail}, {last.resident >> 20} MiB")
+
+
+JUDGES: Final[Mapping[str, Judge]] = {
+    judge.__name__: judge
+    for judge in (
+        one_answer_each,
+        none_late,
+        enough_succeed,
+        acknowledged_writes_stay,
+        revisions_hold_their_bytes,
+        one_effect_a_request,
+        history_follows_time,
+        records_are_linearizable,
+        no_edit_is_lost,
+        nothing_crosses_partitions,
+        nothing_after_a_revocation,
+        catalogue_equals_files,
+        index_equals_files,
+        repositories_are_sound,
+        the_process_survives,
+        nothing_grows,
+    )
+}
+
+
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+def _events(evidence: Evidence) -> dict[str, list[Event]]:
+    """What happened to each record of a private partition that one of its owners touched."""
+    events = defaultdict[str, list[Event]](list)
+    spans = defaultdict[str | None, list[tuple[float, float]]](list)
+    fences = dict[tuple[str, str], str]()
+    for op in evidence.ledger.operations:
+        if op.request_id is not None:
+            if isinstance(op.arguments.get("id"), str) and isinstance(op.arguments.get("expectedHash"), str):
+                fences[op.request_id, str(op.arguments["id"])] = str(op.arguments["expectedHash"])
+            # A request that was sent several times took effect in one of them: the first answer ends it.
+            spans[op.request_id].append((op.began, op.ended if op.code == "ok" else FOREVER))
+        if op.sight is not None and op.caller.conversation is None:
+            events[op.sight.record].append(Event(op.began, op.ended, Read(op.sight.content)))
+        expected = op.arguments.get("expectedHash")
+        if op.code == "stale_fence" and isinstance(expected, str) and isinstance(op.arguments.get("id"), str):
+            events[str(op.arguments["id"])].append(Event(op.began, op.ended, Refused(expected)))
+    for partition, rows in evidence.histories.items():
+        if not partition.endswith("/private"):
+            continue
+        state: dict[str, str | None] = {}
+        for row in rows:
+            if row.record is None:
+                continue
+            if row.request_id is not None and row.request_id in spans:
+                began = min(began for began, _ in spans[row.request_id])
+                ended = min(ended for _, ended in spans[row.request_id])
+                expected = fences.get((row.request_id, row.record), state.get(row.record))
+                events[row.record].append(Event(began, ended, Swap(expected, row.content)))
+            state[row.record] = row.content
+    for edit in evidence.ledger.edits:
+        if edit.record is not None and edit.deed != "rename":
+            certain = edit.deed != "in place"
+            events[edit.record].append(Event(edit.began, edit.ended, Put(edit.content, certain)))
+    return events
+
+
+def _in_history(evidence: Evidence, edit: Edit, rows: Mapping[str, Sequence[Row]]) -> bool:
+    caller = evidence.owners[edit.store]
+    token = edit.token or ""
+    return any(
+        token in evidence.inspector.revision(caller, edit.record, row.sequence)
+        for row in reversed(rows.get(edit.record or "", ()))
+        if edit.record is not None and row.content is not None
+    )
+
+
+def _closed_spans(changes: Sequence[Access]) -> Iterable[tuple[Access, float]]:
+    """Each revocation, and when the conversation may have been let in again."""
+    following = dict[tuple[str, str], float]()
+    for change in sorted(changes, key=lambda change: -change.began):
+        key = (change.agent, change.conversation)
+        if change.granted is None:
+            yield change, following.get(key, FOREVER)
+        else:
+            following[key] = change.began
+
+
+def _tokens(files: Sequence[OnDisk]) -> dict[str, set[str]]:
+    found = defaultdict[str, set[str]](set)
+    for file in files:
+        if b'\nlifecycle: "withdrawn"' in file.text:
+            continue  # what was withdrawn is in history, and no search shows it
+        body = file.text.partition(b"\n---\n")[2].decode("utf-8", "replace")
+        for word in body.replace(",", " ").replace(".", " ").split():
+            if len(word) == 16 and all(character in "0123456789abcdef" for character in word):
+                found[word].add(file.record)
+    return found
+
+
+def _nothing_written(op: Operation) -> bool:
+    """A rejection is an answer to a write that wrote nothing."""
+    return op.receipt is not None and op.receipt.get("state") in ("rejected", "conflict", "pending", "unchanged")
+
+
+def _lasting(receipt: JsonObject) -> JsonObject:
+    """What stays the same for ever: the Git commit of a write is made later, and the receipt then names it."""
+    return {key: value for key, value in receipt.items() if key != "git"}
+
+
+def _asked_for(op: Operation) -> bool:
+    """A call that was cancelled, or that was given no time."""
+    tight = op.deadline is not None and op.deadline - op.began < 1.0
+    return op.cancelled or (tight and op.code == "deadline")
+
+
+def _overlaps(op: Operation, spans: Iterable[tuple[float, float]], slack: float) -> bool:
+    return any(op.began <= end + slack and op.ended >= start - slack for start, end in spans)
+
+
+def _held_up(op: Operation, lags: Iterable[tuple[float, float]]) -> float:
+    return max((lag for at, lag in lags if op.began <= at <= op.ended + lag + 1.0), default=0.0)
+
+
+def _judged(name: str, what: str, wrong: Sequence[str]) -> Verdict:
+    return Verdict(name, not wrong, f"{what}, {len(wrong)} wrong{first_lines(wrong)}")
+
+
+def _named(operations: Sequence[Operation]) -> str:
+    return first_lines(
+        f"{tool} ({code}) {n}x" for (tool, code), n in Counter((op.tool, op.code) for op in operations).items()
+    )

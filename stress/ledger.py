@@ -1,0 +1,141 @@
+"""What a run observed from outside: every call with its answer, every edit, every change of access, every injury.
+
+All times are seconds on the system's monotonic clock, which processes share. Nothing here knows the runtime.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import dataclass, field
+from typing import Literal
+
+from messages.json_types import JsonObject
+
+Deed = Literal["in place", "by rename", "rename", "remove", "add"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """On whose behalf a client calls. ``conversation`` is a session key, None the owner in private."""
+
+    agent: str
+    store: str
+    conversation: str | None = None
+
+    @property
+    def partition(self) -> str:
+        """A name for the caller's own partition, unique in a run."""
+        return f"{self.store}/{self.conversation or 'private'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One record as an answer showed it: ``content`` is its full hash, None when it was not found."""
+
+    record: str
+    content: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call. ``code`` is ``ok`` or the error's; of an answer only what a checker needs is kept."""
+
+    number: int
+    client: str
+    door: str
+    caller: Caller
+    tool: str
+    arguments: JsonObject
+    began: float
+    ended: float
+    deadline: float | None
+    code: str
+    retry: str
+    receipt: JsonObject | None = None
+    """The result of a call with a request id."""
+    sight: Sight | None = None
+    secrets: frozenset[str] = frozenset()
+    """The secrets that the answer held."""
+    place: tuple[int, int] = (0, 0)
+    """Connection, and bytes that it had delivered with the answer."""
+    cancelled: bool = False
+
+    @property
+    def request_id(self) -> str | None:
+        found = self.arguments.get("requestId")
+        return found if isinstance(found, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What a person did to one file: ``content`` is the hash of the new text, None when the file was taken away.
+
+    ``token`` is a word that only this text has. The edit took effect between ``began`` and ``ended``.
+    """
+
+    deed: Deed
+    store: str
+    path: str
+    record: str | None
+    token: str | None
+    content: str | None
+    began: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A change of a conversation's grant that was answered ``ok``. ``granted`` None: it was taken away.
+
+    ``arrived`` are the bytes that each connection had received when a revocation's answer was there.
+    """
+
+    agent: str
+    conversation: str
+    granted: str | None
+    began: float
+    ended: float
+    arrived: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """One injury that took effect."""
+
+    kind: str
+    place: str
+    at: float
+
+
+class Ledger:
+    """The record of a run. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self.operations: list[Operation] = []
+        self.edits: list[Edit] = []
+        self.access: list[Access] = []
+        self.struck: list[Struck] = []
+        self.surplus = 0
+
+    def number(self) -> int:
+        return next(self._numbers)
+
+    def add(self, entry: Operation | Edit | Access | Struck) -> None:
+        with self._lock:
+            match entry:
+                case Operation():
+                    self.operations.append(entry)
+                case Edit():
+                    self.edits.append(entry)
+                case Access():
+                    self.access.append(entry)
+                case Struck():
+                    self.struck.append(entry)
+
+    def count_surplus(self, answers: int) -> None:
+        """Answers that nobody asked for."""
+        with self._lock:
+            self.surplus += answers

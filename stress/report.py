@@ -1,0 +1,122 @@
+"""A run's public report: what was done, what struck, what was answered, how it was judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+from rich.console import Console
+from rich.table import Table
+
+from stress.ledger import Operation
+from stress.soak import Result, Settings
+
+
+class Judged(TypedDict):
+    name: str
+    kept: bool
+    detail: str
+    judge: str
+
+
+class Times(TypedDict):
+    calls: int
+    p50Ms: float
+    p99Ms: float
+
+
+class Report(TypedDict):
+    """``kept``: every promise was. Times in milliseconds, as the clients saw them."""
+
+    seed: int
+    kept: bool
+    seconds: float
+    operations: int
+    operationsPerSecond: float
+    doors: dict[str, Times]
+    answers: dict[str, int]
+    tools: dict[str, int]
+    injuries: dict[str, int]
+    outages: int
+    edits: dict[str, int]
+    accessChanges: int
+    residentMiB: list[int]
+    verdicts: list[Judged]
+
+
+def of(result: Result) -> Report:
+    """The report of a run that was judged."""
+    ledger = result.ledger
+    operations = ledger.operations
+    return {
+        "seed": result.settings.seed,
+        "kept": all(verdict.kept for verdict in result.verdicts),
+        "seconds": round(result.seconds, 1),
+        "operations": len(operations),
+        "operationsPerSecond": round(len(operations) / result.seconds, 1),
+        "doors": {
+            door: _times([operation for operation in operations if operation.door == door])
+            for door in sorted({operation.door for operation in operations})
+        },
+        "answers": dict(Counter(operation.code for operation in operations).most_common()),
+        "tools": dict(Counter(operation.tool for operation in operations).most_common()),
+        "injuries": dict(Counter(struck.kind for struck in ledger.struck).most_common()),
+        "outages": result.outages,
+        "edits": dict(Counter(edit.deed for edit in ledger.edits).most_common()),
+        "accessChanges": len(ledger.access),
+        "residentMiB": [usage.resident >> 20 for usage in result.usages],
+        "verdicts": [{"name": v.name, "kept": v.kept, "detail": v.detail, "judge": v.judge} for v in result.verdicts],
+    }
+
+
+def of_unsettled(settings: Settings, problem: str) -> Report:
+    """The report of a run after which the store was not there for the judges: itself a broken promise."""
+    return {
+        "seed": settings.seed,
+        "kept": False,
+        "seconds": settings.seconds,
+        "operations": 0,
+        "operationsPerSecond": 0.0,
+        "doors": {},
+        "answers": {},
+        "tools": {},
+        "injuries": {},
+        "outages": 0,
+        "edits": {},
+        "accessChanges": 0,
+        "residentMiB": [],
+        "verdicts": [
+            {"name": "the store answers when all is over", "kept": False, "detail": problem, "judge": "settled"}
+        ],
+    }
+
+
+def show(found: Report) -> None:
+    """Print it for people."""
+    console = Console()
+    console.print(
+        f"seed {found['seed']}: {found['operations']} operations in {found['seconds']} s "
+        f"({found['operationsPerSecond']}/s), {found['outages']} outages"
+    )
+    for door, times in found["doors"].items():
+        console.print(f"  {door}: {times['calls']} calls, p50 {times['p50Ms']} ms, p99 {times['p99Ms']} ms")
+    for name, counts in (("answers", found["answers"]), ("injuries", found["injuries"]), ("edits", found["edits"])):
+        console.print(f"  {name}: {_listed(counts)}")
+    table = Table("promise", "kept", "detail")
+    for verdict in found["verdicts"]:
+        table.add_row(verdict["name"], "yes" if verdict["kept"] else "NO", verdict["detail"])
+    console.print(table)
+
+
+def _times(operations: Sequence[Operation]) -> Times:
+    taken = sorted(operation.ended - operation.began for operation in operations)
+    return {
+        "calls": len(taken),
+        "p50Ms": round(taken[len(taken) // 2] * 1000, 2),
+        "p99Ms": round(taken[int(len(taken) * 0.99)] * 1000, 2),
+    }
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"

@@ -1,0 +1,364 @@
+"""One run: a state directory, the owner under test, clients, outsiders and injuries, then rest, then the judges."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from stress import aftermath
+from stress.aftermath import Inspector
+from stress.clients import Client
+from stress.doors import Door, McpDoor, ShellDoor, SocketDoor, StreamDoor
+from stress.injuries import plan
+from stress.judges import JUDGES, Evidence, Judge, Verdict
+from stress.ledger import Caller, Ledger, Struck
+from stress.outsiders import Configurer, Editor, GitUser, Granter, Outsider
+from stress.owner import Owner, Usage
+from stress.scripts import Shelf
+
+KILL_EVERY: Final = 6
+"""One injury in so many is a SIGKILL of the whole owner; the one after it stops the process for a while."""
+WATCH_SECONDS: Final = 0.1
+SETTLERS: Final = 8
+LOOK_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How large a run is. ``calls`` bounds each client, ``seconds`` all of it; ``spacing`` seconds between injuries,
+    0 for none."""
+
+    seed: int
+    seconds: float
+    agents: int
+    conversations: int
+    stores: int
+    spacing: float
+    calls: int | None = None
+    mutant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run was and how it was judged."""
+
+    settings: Settings
+    ledger: Ledger
+    seconds: float
+    verdicts: Sequence[Verdict]
+    outages: int
+    usages: Sequence[Usage]
+
+
+class Soak:
+    """A run in a folder of its own."""
+
+    def __init__(self, folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._say = say
+        self._state_dir = folder / "state"
+        runtime = folder / "run"
+        self._state_dir.mkdir(parents=True)
+        runtime.mkdir(mode=0o700)
+        self._environment = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": str(folder),
+            "XDG_RUNTIME_DIR": str(runtime),
+        }
+        if "KNOWLEDGE_CI_RUN" in os.environ:
+            self._environment["KNOWLEDGE_CI_RUN"] = os.environ["KNOWLEDGE_CI_RUN"]
+        os.environ["XDG_RUNTIME_DIR"] = str(runtime)  # where the socket lies follows from it, for this process too
+        self._owner = Owner(self._state_dir, self._environment, folder / "owner.log", settings.mutant)
+        self._ledger = Ledger()
+        self._chance = random.Random(f"run/{settings.seed}")
+        self._secrets: dict[str, str] = {}
+        self._shelves: dict[Caller, Shelf] = {}
+        self._outages: list[tuple[float, float]] = []
+        self._lags: list[tuple[float, float]] = []
+        self._usages: list[Usage] = []
+        self._ended: list[str] = []
+        self._doors: list[Door] = []
+        self._callers = self._made_up_callers()
+        self._configuration = self._state_dir / "knowledge.yaml"
+        self._configuration.write_text(self._configured())
+
+    def run(self, judges: Sequence[Judge] = tuple(JUDGES.values())) -> Result:
+        """The whole run. Raises :class:`stress.aftermath.Unsettled` when the store is not there for the judges."""
+        began = time.monotonic()
+        stop, over = threading.Event(), threading.Event()
+        try:
+            self._owner.start()
+            self._introduce()
+            clients = self._clients()
+            outsiders = self._outsiders()
+            with ThreadPoolExecutor(len(clients) + len(outsiders) + 3, thread_name_prefix="stress") as pool:
+                surgery, heartbeat = pool.submit(self._surgery, stop), pool.submit(self._heartbeat, over)
+                others = [pool.submit(outsider.run, stop) for outsider in outsiders]
+                working = [pool.submit(client.run, stop, self._settings.calls) for client in clients]
+                try:
+                    self._await(working, began + self._settings.seconds)
+                    stop.set()
+                    seconds = time.monotonic() - began
+                    for future in (*working, *others, surgery):
+                        future.result()
+                    for outsider in outsiders:
+                        outsider.leave()
+                    self._say("settling")
+                    evidence = self._rest(clients)
+                finally:
+                    stop.set()
+                    over.set()
+                heartbeat.result()
+            verdicts = []
+            for judge in judges:
+                self._say(judge.__name__.replace("_", " "))
+                verdicts.append(replace(judge(evidence), judge=judge.__name__))
+            status = self._owner.stop()
+            if status != 0:
+                verdicts.append(
+                    Verdict("the owner ends in order", False, f"exit status {status}", "the_process_survives")
+                )
+            return Result(self._settings, self._ledger, seconds, verdicts, len(self._outages), self._usages)
+        finally:
+            stop.set()
+            over.set()
+            for door in self._doors:
+                door.leave()
+            self._owner.kill()
+
+    def _await(self, working: Sequence[Future[None]], until: float) -> None:
+        while time.monotonic() < until and not all(one.done() for one in working):
+            time.sleep(0.25)
+            if not self._usages or time.monotonic() - self._usages[-1].at > LOOK_SECONDS:
+                self._look()
+            self._say(f"{len(self._ledger.operations)} calls, {len(self._ledger.struck)} injuries")
+
+    # --- who takes part ---------------------------------------------------------------------------------
+
+    def _made_up_callers(self) -> list[list[Caller]]:
+        """For each agent its owner in private, then its conversations. The odd conversations are never let in."""
+        found = []
+        for number in range(self._settings.agents):
+            agent, store = f"agent{number}", f"store{number % self._settings.stores}"
+            callers = [Caller(agent, store)]
+            callers += [Caller(agent, store, f"chat:{agent}:{n}") for n in range(self._settings.conversations)]
+            found.append(callers)
+            for caller in callers:
+                private = next((s for c, s in self._shelves.items() if c.partition == caller.partition), None)
+                if private is None:
+                    secret = f"secret-{self._chance.getrandbits(48):012x}"
+                    self._secrets[secret] = caller.partition
+                    private = Shelf(secret)
+                self._shelves[caller] = private
+        return found
+
+    def _configured(self) -> str:
+        stores = {f"store{n}": list[str]() for n in range(self._settings.stores)}
+        for callers in self._callers:
+            stores[callers[0].store].append(callers[0].agent)
+        agents = ", ".join(f"{{id: {callers[0].agent}}}" for callers in self._callers)
+        shared = "\n".join(f"  {name}: {{agents: [{', '.join(members)}]}}" for name, members in stores.items())
+        return f"agents:\n  list: [{agents}]\nstores:\n{shared}\n"
+
+    def _introduce(self) -> None:
+        """Everybody asks for status once, and each owner retains a first source: what later calls need."""
+        door = self._door()
+        inspector = Inspector(door)
+        for callers in self._callers:
+            status = inspector.call("knowledge_status", {}, callers[0])
+            shelf = self._shelves[callers[0]]
+            shelf.vault_id, shelf.fingerprint = str(status["vaultId"]), str(status["ontologyFingerprint"])
+            for caller in callers[1:]:
+                other = self._shelves[caller]
+                other.vault_id, other.fingerprint = shelf.vault_id, shelf.fingerprint
+
+    def _clients(self) -> list[Client]:
+        clients = []
+        for number, callers in enumerate(self._callers):
+            doors: list[tuple[Door, int]] = [(self._door(), 40)]
+            if number % 6 == 1:
+                doors.append((McpDoor(self._state_dir, self._environment, callers[0].agent), 30))
+            if number % 12 == 2:
+                doors.append((ShellDoor(self._state_dir, self._environment, callers[0].agent), 1))
+            self._doors += [door for door, _ in doors[1:]]
+            clients.append(
+                Client(
+                    callers[0].agent,
+                    self._ledger,
+                    seed=f"{self._settings.seed}/{number}",
+                    doors=doors,
+                    callers=[(caller, self._shelves[caller]) for caller in callers],
+                )
+            )
+        return clients
+
+    def _outsiders(self) -> list[Outsider]:
+        seed = self._settings.seed
+        outsiders: list[Outsider] = []
+        for n in range(self._settings.stores):
+            name = f"store{n}"
+            private = next(self._shelves[callers[0]] for callers in self._callers if callers[0].store == name)
+            outsiders.append(
+                Editor(
+                    random.Random(f"editor/{seed}/{n}"),
+                    0.3,
+                    name,
+                    lambda shelf=private: self._vault(shelf) / "private",  # type: ignore[misc]
+                    self._ledger,
+                )
+            )
+            outsiders.append(
+                GitUser(
+                    random.Random(f"git/{seed}/{n}"),
+                    2.0,
+                    lambda shelf=private: self._vault(shelf),  # type: ignore[misc]
+                    self._environment,
+                )
+            )
+        outsiders.append(Configurer(random.Random(f"configuration/{seed}"), 4.0, self._configuration))
+        open_ones = [caller for callers in self._callers for caller in callers[1::2]]
+        if open_ones:
+            watched = [door for door in self._doors if isinstance(door, StreamDoor)]
+            outsiders.append(
+                Granter(random.Random(f"grants/{seed}"), 0.15, open_ones, self._door(), watched, self._ledger)
+            )
+        return outsiders
+
+    def _door(self) -> SocketDoor:
+        door = SocketDoor(self._state_dir)
+        self._doors.append(door)
+        return door
+
+    def _vault(self, shelf: Shelf) -> Path:
+        return self._state_dir / "knowledge" / "stores" / shelf.vault_id / "vault"
+
+    # --- what happens to the owner ----------------------------------------------------------------------
+
+    def _surgery(self, stop: threading.Event) -> None:
+        """Injure the owner at a pace that it must sustain, and start it again after it was killed."""
+        chance = random.Random(f"surgery/{self._settings.seed}")
+        injuries = plan(self._settings.seed)
+        turns = itertools.count(1)
+        due = time.monotonic() + self._settings.spacing
+        while not stop.wait(WATCH_SECONDS):
+            self._collect()
+            if self._owner.pid and self._owner.usage() is None:
+                self._ended.append(f"ended after {len(self._ledger.struck)} injuries")
+                self._restart("ended")
+            if not self._settings.spacing or time.monotonic() < due:
+                continue
+            self._owner.order({"do": "disarm"})
+            turn = next(turns)
+            if turn % KILL_EVERY == 0:
+                self._restart("SIGKILL")
+            elif turn % KILL_EVERY == 1 and turn > 1:
+                began = time.monotonic()
+                self._owner.suspend(chance.uniform(0.3, 1.5))
+                self._outages.append((began, time.monotonic()))
+                self._ledger.add(Struck("SIGSTOP", "owner", began))
+            else:
+                self._owner.arm(next(injuries))
+            due = time.monotonic() + self._settings.spacing * chance.uniform(0.7, 1.3)
+        self._owner.order({"do": "disarm"})
+        self._collect()
+
+    def _look(self) -> None:
+        """Note what the owner holds."""
+        usage = self._owner.usage()
+        if usage is not None:
+            self._usages.append(usage)
+
+    def _restart(self, why: str) -> None:
+        self._collect()
+        began = time.monotonic()
+        starters = [door for door in self._doors if isinstance(door, McpDoor)]
+        for door in starters:
+            door.hold(True)
+        try:
+            self._owner.kill()
+            self._ledger.add(Struck(why, "owner", began))
+            self._owner.start()
+        finally:
+            for door in starters:
+                door.hold(False)
+        self._outages.append((began, time.monotonic()))
+
+    def _collect(self) -> None:
+        for struck in self._owner.fired():
+            assert isinstance(struck, dict)
+            at = struck["at"]
+            assert isinstance(at, float)
+            self._ledger.add(Struck(str(struck["kind"]), f"{struck['actor']}: {struck['place']}", at))
+
+    def _heartbeat(self, over: threading.Event) -> None:
+        """Note when this process itself is held up: what it then sees late was not late."""
+        while not over.is_set():
+            before = time.monotonic()
+            time.sleep(0.02)
+            lag = time.monotonic() - before - 0.02
+            if lag > 0.03:
+                self._lags.append((before, lag))
+
+    # --- afterwards -------------------------------------------------------------------------------------
+
+    def _rest(self, clients: Sequence[Client]) -> Evidence:
+        door = self._door()
+        inspector = Inspector(door)
+        self._shut_out(inspector)
+        self._settle(clients)
+        owners = {callers[0].store: callers[0] for callers in reversed(self._callers)}
+        for caller in owners.values():
+            inspector.idle(caller)
+        self._look()
+        histories = {
+            caller.partition: inspector.history(caller)
+            for caller in {caller.partition: caller for callers in self._callers for caller in callers}.values()
+        }
+        vaults = {store: self._vault(self._shelves[caller]) for store, caller in owners.items()}
+        for one in self._doors:
+            self._ledger.count_surplus(one.surplus)
+        return Evidence(
+            ledger=self._ledger,
+            inspector=inspector,
+            owners=owners,
+            histories=histories,
+            files={store: aftermath.on_disk(vault / "private") for store, vault in vaults.items()},
+            secrets=self._secrets,
+            closed=frozenset(caller for callers in self._callers for caller in callers[2::2]),
+            outages=self._outages,
+            lags=self._lags,
+            usages=self._usages,
+            ended_by_itself=self._ended,
+            repositories={
+                store: aftermath.repository_problem(vault, self._environment) for store, vault in vaults.items()
+            },
+        )
+
+    def _settle(self, clients: Sequence[Client]) -> None:
+        """Everybody sends their uncertain writes again, through doors that only wait for them."""
+        done = list(self._ledger.operations)
+
+        def settle(client: Client) -> None:
+            door = SocketDoor(self._state_dir)
+            try:
+                aftermath.settle(client, door, [op for op in done if op.client == client.name])
+            finally:
+                door.leave()
+
+        with ThreadPoolExecutor(SETTLERS) as pool:
+            list(pool.map(settle, clients))
+
+    def _shut_out(self, inspector: Inspector) -> None:
+        """Every conversation is back in its own partition, so that what lies there can be read."""
+        for callers in self._callers:
+            for caller in callers[1::2]:
+                params = {"agent": caller.agent, "sessionKey": str(caller.conversation)}
+                inspector.ask("access.grants.remove", dict(params))
