@@ -78,6 +78,7 @@ CONFIGURATION_MAX_BYTES: Final = 1024 * 1024
 
 _KEPT: Final = "The last valid configuration stays in force."
 _TICK_NS: Final = 50_000_000
+_EMPTIED_NS: Final = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ class ConfigurationFile:
     """The configuration in force, followed through edits of its file.
 
     :meth:`poll` is one ``stat`` while the file is unchanged; called every half second, it lets an edit take effect
-    within one second. A broken or vanished file keeps the last valid configuration in force and says why in
+    within one second. An emptied file is believed after two seconds: editors that save in place empty it first, and all
+    defaults would meanwhile deny every agent. A broken or vanished file keeps the last valid configuration in force and says why in
     :attr:`problem`. One thread.
     """
 
@@ -141,7 +143,9 @@ class ConfigurationFile:
         """Load the file once; raises as :func:`load_configuration` does, since there is nothing older to keep."""
         self._path = path
         self._seen: tuple[int, ...] | None = None
+        self._empty = True
         text = self._changed_text()
+        self._empty = text is None or not text.strip()
         self.current: Configuration = Configuration() if text is None else parse_configuration(text, path.name)
         self.problem: str | None = None
 
@@ -154,6 +158,7 @@ class ConfigurationFile:
                 if was_there and self._seen is None:
                     self.problem = f"{self._path.name} is gone. {_KEPT}"
                 return False
+            self._empty = not text.strip()
             changed = parse_configuration(text, self._path.name)
         except (InvalidArgument, LimitExceeded, StorageError) as error:
             self.problem = f"{error.message} {_KEPT}"
@@ -170,6 +175,7 @@ class ConfigurationFile:
         Raises as :func:`parse_configuration` does.
         """
         self.current = parse_configuration(text, self._path.name)
+        self._empty = not text.strip()
         self._seen = ()
 
     def _changed_text(self) -> str | None:
@@ -185,8 +191,13 @@ class ConfigurationFile:
         if stamp == self._seen:
             return None
         # A change in the same tick of the file system's clock leaves the stamp alone: look again until it is old.
-        self._seen = stamp if time.time_ns() - stamp[-1] > _TICK_NS else ()
-        return _read(self._path)
+        age = time.time_ns() - stamp[-1]
+        self._seen = stamp if age > _TICK_NS else ()
+        text = _read(self._path)
+        if text is not None and not text.strip() and not self._empty and 0 <= age < _EMPTIED_NS:
+            self._seen = ()
+            return None
+        return text
 
 
 def _read(path: Path) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -46,6 +47,26 @@ def refusal(text: str) -> InvalidArgument:
     with pytest.raises(InvalidArgument) as caught:
         parse_configuration(text)
     return caught.value
+
+
+def test_a_file_that_is_being_saved_in_place_denies_nobody_and_one_that_stays_empty_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "knowledge.yaml"
+    path.write_text("agents: {list: [{id: main}, {id: other}]}\n")
+    followed = ConfigurationFile(path)
+    path.write_text("")  # the first half of a save in place
+    assert not followed.poll()
+    assert followed.current.agent_ids == ("main", "other")
+    path.write_text("agents: {list: [{id: third}]}\n")
+    assert followed.poll()
+    assert followed.current.agent_ids == ("third",)
+    path.write_text("\n")
+    assert not followed.poll()
+    later = time.time_ns() + 3_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    assert followed.poll()
+    assert followed.current.agent_ids == ("main",)
 
 
 def test_an_empty_file_and_a_missing_file_are_all_defaults(tmp_path: Path) -> None:
