@@ -57,16 +57,16 @@ def test_a_file_that_is_being_saved_in_place_denies_nobody_and_one_that_stays_em
     followed = ConfigurationFile(path)
     path.write_text("")  # the first half of a save in place
     assert not followed.poll()
-    assert followed.current.agent_ids == ("main", "other")
+    assert list(followed.current.agent_ids) == ["main", "other"]
     path.write_text("agents: {list: [{id: third}]}\n")
     assert followed.poll()
-    assert followed.current.agent_ids == ("third",)
+    assert list(followed.current.agent_ids) == ["third"]
     path.write_text("\n")
     assert not followed.poll()
     later = time.time_ns() + 3_000_000_000
     monkeypatch.setattr(time, "time_ns", lambda: later)
     assert followed.poll()
-    assert followed.current.agent_ids == ("main",)
+    assert list(followed.current.agent_ids) == ["main"]
 
 
 def test_an_empty_file_and_a_missing_file_are_all_defaults(tmp_path: Path) -> None:
