@@ -143,6 +143,6 @@ def _named(call: OperatorCall) -> str:
 
 def _in_role(call: OperatorCall, default: str | None) -> str:
     agent = call.agent or default
-    if agent is None or (call.operator.agents is not None and agent not in call.operator.agents):
+    if agent is None or not call.operator.sees(agent):
         raise Denied("There is no such agent for this operator.", field="agent")
     return agent

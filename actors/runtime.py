@@ -28,7 +28,7 @@ from actors.authority import (
     PermitGate,
     Policy,
     Unbound,
-    read_only_grant,
+    require_may_save,
 )
 from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
@@ -445,8 +445,8 @@ class Runtime:
         self._ask(validated, permit, pending)
 
     def _ask(self, validated: _Validated, permit: Permit, pending: PendingCall) -> None:
-        if validated.writes and not permit.may_write:
-            raise read_only_grant()
+        if validated.writes:
+            require_may_save(permit)
         layout = self.gate.place_of(permit)
         opened = self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
         opened.add_done_callback(

@@ -89,9 +89,13 @@ def parse_json(line: bytes) -> JsonValue:
         raise Malformed(PARSE_ERROR, f"The line is not JSON ({_reason(error)}).") from None
     if line.count(b"[") + line.count(b"{") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise _too_deep(id_of(value))
+    _require_unique(doubled, value)
+    return value
+
+
+def _require_unique(doubled: bool, value: JsonValue) -> None:
     if doubled:
         raise Malformed(INVALID_REQUEST, "A name stands twice in one object of the JSON.", id_of(value))
-    return value
 
 
 def unwrapped(arguments: JsonValue) -> JsonValue:

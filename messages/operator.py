@@ -50,6 +50,10 @@ class Operator:
         """Whether one of the scopes contains this one."""
         return any(held in self.scopes for held in SCOPES[SCOPES.index(scope) :])
 
+    def sees(self, *agents: str) -> bool:
+        """Whether all of these agents, and at least one, are in the operator's role."""
+        return self.agents is None or (bool(agents) and all(agent in self.agents for agent in agents))
+
 
 LOCAL_OPERATOR: Final = Operator("local", frozenset(SCOPES))
 """A peer of the owner's socket that runs under the owner's user id."""

@@ -28,6 +28,10 @@ from typing import Final, Literal, NamedTuple
 from storage.faults import effect
 
 CHUNK_BYTES: Final = 1 << 20
+FOLLOW_LINKS: Final = False
+"""Whether what a symbolic link leads to is looked at in its place."""
+NAMES_MAX: Final = 1
+"""How many names a file may have: one with a second name belongs to somebody else too."""
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 # O_NONBLOCK: opening a FIFO that somebody named like a record must not wait for its writer.
 _READ_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -127,6 +131,8 @@ def open_folder(root_fd: int, path: str, *, at: str) -> int:
 
 def _walk(root_fd: int, path: str) -> int:
     """The same by one ``open`` a component, where ``openat2`` is missing."""
+    if ".." in path.split("/"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
     fd = os.dup(root_fd)
     for part in path.split("/"):
         parent = fd
@@ -188,7 +194,7 @@ def stat_entry(folder_fd: int, name: str, *, at: str) -> os.stat_result | None:
     """``lstat`` of ``name``, or ``None`` when nothing has that name."""
     with effect(at):
         try:
-            return os.stat(name, dir_fd=folder_fd, follow_symlinks=False)
+            return os.stat(name, dir_fd=folder_fd, follow_symlinks=FOLLOW_LINKS)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -257,7 +263,7 @@ def _open_plain(folder_fd: int, name: str, flags: int, at: str) -> tuple[int, os
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 raise UnsafeFile(name, "not_regular")
-            if status.st_nlink > 1:
+            if status.st_nlink > NAMES_MAX:
                 raise UnsafeFile(name, "hardlink")
         except BaseException:
             os.close(fd)

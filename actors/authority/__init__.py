@@ -9,7 +9,7 @@ from actors.authority.inventory import ListStores
 from actors.authority.permit import Permit
 from actors.authority.policy import Memberships, Policy, SharedStore
 from actors.authority.relocations import PlanMove, SwitchStore
-from actors.authority.view import AuthorityView, Membership, Unbound, read_only_grant, resolve
+from actors.authority.view import AuthorityView, Membership, Unbound, require_may_save, resolve
 
 __all__ = [
     "Authority",
@@ -34,6 +34,6 @@ __all__ = [
     "SharedStore",
     "SwitchStore",
     "Unbound",
-    "read_only_grant",
+    "require_may_save",
     "resolve",
 ]

@@ -230,15 +230,13 @@ def _others(message: MoveAgent) -> tuple[str, ...]:
 
 def _require_agents(policy: Policy, operator: Operator, agents: Sequence[str]) -> None:
     for agent in agents:
-        if agent not in policy.agents or (operator.agents is not None and agent not in operator.agents):
+        if agent not in policy.agents or not operator.sees(agent):
             raise Denied("There is no such agent for this operator.", field="agent")
 
 
 def _require_agents_of_target(operator: Operator, target: SharedStore | None) -> None:
     """Whoever joins reads what the others saved: that is for whoever may speak for all of them."""
-    if operator.agents is None:
-        return
-    if target is None or not target.agents or not set(target.agents) <= set(operator.agents):
+    if not operator.sees(*(() if target is None else target.agents)):
         raise Denied("That store is not among those of this operator's agents.", field="name")
 
 

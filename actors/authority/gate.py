@@ -20,6 +20,7 @@ from actors.authority.view import (
     AuthorityView,
     Unbound,
     may_move,
+    require_audience,
     require_scope,
     resolve,
     resolve_operator,
@@ -84,7 +85,7 @@ class PermitGate:
     def open(self) -> bool:
         """Whether a view is in force."""
         view = self._view
-        return view is not None and self._monotonic() < view.valid_until
+        return view is not None and view.vouched_for(self._monotonic())
 
     def layout_of(self, vault_id: str) -> StoreLayout | None:
         """Where the current view says that a store lies."""
@@ -159,8 +160,8 @@ class PermitGate:
         """The permit for this audience now. Raises the refusals of :func:`actors.authority.view.resolve`,
         and ``Restarting`` while no authority vouches for a view."""
         now = self._now()
+        audience = require_audience(audience)
         found = resolve(self._current(), audience, write=write, now=now)
-        assert audience is not None
         origin = originating(audience)
         if isinstance(origin, Conversation) and len(self._seen) < SEEN_MAX:
             self._seen[origin.agent, origin.session_key] = round(now.timestamp() * 1000)
@@ -194,7 +195,7 @@ class PermitGate:
 
     def first_agent(self, operator: Operator) -> str | None:
         """The first of the host's agents that is in the operator's role."""
-        return next((a for a in self._current().members if operator.agents is None or a in operator.agents), None)
+        return next((agent for agent in self._current().members if operator.sees(agent)), None)
 
     def check(self, permit: Permit, *, write: bool) -> None:
         """Raise unless the right still stands. Costs one comparison while the epoch is unchanged."""
@@ -248,7 +249,7 @@ class PermitGate:
 
     def _current(self) -> AuthorityView:
         view = self._view
-        if view is None or self._monotonic() >= view.valid_until:
+        if view is None or not view.vouched_for(self._monotonic()):
             raise Restarting("Access cannot be decided at the moment; try again shortly.")
         return view
 

@@ -35,7 +35,7 @@ def inventory(registry: Registry, policy: Policy, operator: Operator) -> JsonObj
     bound = registry.bound()
     agents: list[JsonObject] = []
     for agent in policy.agents:
-        if not _sees(operator, (agent,)):
+        if not operator.sees(agent):
             continue
         shown: JsonObject = {"agent": agent}
         holder = holder_of(policy, members, agent)
@@ -60,7 +60,7 @@ def inventory(registry: Registry, policy: Policy, operator: Operator) -> JsonObj
             "state": "not_created",
         }
         for name, store in policy.stores.items()
-        if Named(name) not in bound and _sees(operator, store.agents)
+        if Named(name) not in bound and operator.sees(*store.agents)
     ]
     return {"agents": [*agents], "stores": [store for store in stores if store is not None]}
 
@@ -74,7 +74,7 @@ def _store(
             shown |= {"kind": "isolated", "agents": [agent]}
             own = holder_of(policy, members, agent) == entry.holder
             shown["use"] = "used" if own else "unused" if agent in policy.agents else "unassigned"
-            seen = _sees(operator, (agent,))
+            seen = operator.sees(agent)
         case Named(name):
             configured = policy.stores.get(name)
             using = () if configured is None else configured.agents
@@ -83,10 +83,10 @@ def _store(
                 shown["label"] = configured.label
             used = _used(policy, members, entry.holder)
             shown["use"] = "unassigned" if configured is None else "used" if used else "empty"
-            seen = _sees(operator, using)
+            seen = operator.sees(*using)
         case _:
             shown |= {"kind": "none", "agents": [], "use": "unassigned"}
-            seen = _sees(operator, ())
+            seen = operator.sees()
     if not seen:
         return None
     missing = missing_parts(entry.layout) if entry.made else ()
@@ -102,7 +102,3 @@ def _used(policy: Policy, members: dict[str, tuple[str, ...]], holder: Holder) -
     """Whether an agent of the host uses it; one that is listed twice uses none."""
     listed = policy.stores[holder.name].agents if isinstance(holder, Named) and holder.name in policy.stores else ()
     return any(holder_of(policy, members, agent) == holder for agent in listed)
-
-
-def _sees(operator: Operator, agents: tuple[str, ...]) -> bool:
-    return operator.agents is None or (bool(agents) and set(agents) <= set(operator.agents))

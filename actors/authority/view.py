@@ -6,7 +6,7 @@ asking the authority's mailbox (DESIGN.md, One request; stores-and-access.md, Ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -65,6 +65,10 @@ class AuthorityView:
     grants: Mapping[str, Mapping[str, Access]] = field(default_factory=lambda: MappingProxyType({}))
     """Agent -> session key -> what conversations under that key may do in the agent's private partition."""
 
+    def vouched_for(self, monotonic: float) -> bool:
+        """Whether an authority that lives stands behind the view at this time."""
+        return monotonic < self.valid_until
+
     def content(self) -> tuple[object, ...]:
         """Everything that decides: two views with equal content have one epoch."""
         rights = (self.writes_enabled, self.operator_read, self.shared_gateway)
@@ -78,31 +82,35 @@ class Unbound:
     agent: str
 
 
-def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now: datetime) -> Permit | Unbound:
+def require_audience(audience: Audience | None) -> Audience:
+    """The audience; raises ``AudienceMissing`` where there is none: nobody is anybody by default."""
+    if audience is None:
+        raise AudienceMissing("This call carries no audience; the host must mint one for it.")
+    return audience
+
+
+def resolve(view: AuthorityView, audience: Audience, *, write: bool, now: datetime) -> Permit | Unbound:
     """The permit of ``audience`` in ``view``; pure, any thread.
 
     A delegated audience gets exactly its root's partition and grants, written as the child's agent.
-    Raises ``AudienceMissing``, ``Sandboxed``, ``AudienceStale``, ``Denied``, ``StoreAmbiguous``, ``WritesDisabled``,
+    Raises ``Sandboxed``, ``AudienceStale``, ``Denied``, ``StoreAmbiguous``, ``WritesDisabled``,
     and ``ReadOnlyGrant`` where the save would be the first use of a store.
     """
-    if audience is None:
-        raise AudienceMissing("This call carries no audience; the host must mint one for it.")
     _require_current(view, audience, now)
     member = view.members.get(originating(audience).agent)
-    if member is None or any(link.agent not in view.members for link in delegation_chain(audience)):
+    if member is None or not _knows_delegates(view, audience):
         raise Denied("This agent has no access to a knowledge store here.")
     if member.ambiguous:
         raise StoreAmbiguous(
             "The agent is listed in several named stores and is unavailable until it is listed in one.",
             stores=list(member.ambiguous),
         )
-    if write and not view.writes_enabled:
-        raise WritesDisabled("Writes are disabled by the configuration (writesEnabled: false).")
+    _require_writes_enabled(view, write)
     granted = granted_access(view, originating(audience))
     if member.vault_id is None:
         if write and granted == "read":
             # Here already: a save that is refused is no authorised use, and must not create the store.
-            raise read_only_grant()
+            raise _read_only_grant()
         return Unbound(originating(audience).agent)
     return Permit(
         audience=audience,
@@ -115,25 +123,39 @@ def resolve(view: AuthorityView, audience: Audience | None, *, write: bool, now:
     )
 
 
-def read_only_grant() -> ReadOnlyGrant:
-    """The refusal of a save under a grant to read."""
+def require_may_save(permit: Permit) -> None:
+    """Raise ``ReadOnlyGrant`` for a save under a permit to read."""
+    if not permit.may_write:
+        raise _read_only_grant()
+
+
+def _read_only_grant() -> ReadOnlyGrant:
     return ReadOnlyGrant("This conversation may read the owner's memory, not save to it.")
 
 
 def granted_access(view: AuthorityView, audience: Audience) -> Access | None:
-    """What its owner granted a conversation: the longest key decides that is its session key, or that this extends
-    with ``:``; ``None`` without one."""
+    """What its owner granted a conversation: of the keys that cover its session key the longest decides; ``None``
+    without one."""
     if not isinstance(audience, Conversation):
         return None
-    grants = view.grants.get(audience.agent)
+    grants = _grants_of(view, audience.agent)
     if not grants:
         return None
-    key = audience.session_key
-    while key not in grants:
+    return next((grants[key] for key in covering_keys(audience.session_key) if key in grants), None)
+
+
+def _grants_of(view: AuthorityView, agent: str) -> Mapping[str, Access] | None:
+    return view.grants.get(agent)
+
+
+def covering_keys(session_key: str) -> Iterator[str]:
+    """The keys a grant of which covers this one, the longest first: itself, and each that it extends with ``:``."""
+    key = session_key
+    while True:
+        yield key
         key, extends, _ = key.rpartition(":")
         if not extends:
-            return None
-    return grants[key]
+            return
 
 
 def resolve_upkeep(view: AuthorityView, upkeep: Upkeep, *, write: bool) -> Permit:
@@ -143,8 +165,7 @@ def resolve_upkeep(view: AuthorityView, upkeep: Upkeep, *, write: bool) -> Permi
     """
     if upkeep.vault_id not in view.layouts:
         raise Denied("No agent uses this store any more.", vaultId=upkeep.vault_id)
-    if write and not view.writes_enabled:
-        raise WritesDisabled("Writes are disabled by the configuration (writesEnabled: false).")
+    _require_writes_enabled(view, write)
     return Permit(
         audience=upkeep,
         agent=MAINTENANCE,
@@ -164,7 +185,7 @@ def resolve_operator(
     ``WritesDisabled``.
     """
     require_scope(view, operator, scope)
-    seen = [name for name in view.members if operator.agents is None or name in operator.agents]
+    seen = [name for name in view.members if operator.sees(name)]
     chosen = next(iter(seen), None) if agent is None else agent
     if chosen is None or chosen not in seen:
         raise Denied("There is no such agent for this operator.", field="agent")
@@ -180,16 +201,34 @@ def require_scope(view: AuthorityView, operator: Operator, scope: Scope) -> None
     if not operator.may(scope):
         raise Denied(f"This needs the scope {scope}.", scope=scope)
     if scope != "operator.admin":
-        if not view.operator_read:
-            raise Denied("Reading by operators is switched off by the configuration (operatorRead: false).")
-        if view.shared_gateway and not operator.may("operator.admin"):
-            raise Denied("Several people share this gateway: reading needs the scope operator.admin.", scope=scope)
+        _require_operator_read(view)
+        _require_sole_user(view, operator, scope)
+
+
+def _require_operator_read(view: AuthorityView) -> None:
+    if not view.operator_read:
+        raise Denied("Reading by operators is switched off by the configuration (operatorRead: false).")
+
+
+def _require_sole_user(view: AuthorityView, operator: Operator, scope: Scope) -> None:
+    if view.shared_gateway and not operator.may("operator.admin"):
+        raise Denied("Several people share this gateway: reading needs the scope operator.admin.", scope=scope)
 
 
 def may_move(view: AuthorityView, operator: Operator, vault_id: str) -> bool:
     """Whether every agent that uses the store is one of the operator's."""
     users = [name for name, member in view.members.items() if member.vault_id == vault_id]
-    return operator.agents is None or (bool(users) and all(name in operator.agents for name in users))
+    return operator.sees(*users)
+
+
+def _knows_delegates(view: AuthorityView, audience: Audience) -> bool:
+    """Whether the host knows the agent of every link of the chain."""
+    return all(link.agent in view.members for link in delegation_chain(audience))
+
+
+def _require_writes_enabled(view: AuthorityView, write: bool) -> None:
+    if write and not view.writes_enabled:
+        raise WritesDisabled("Writes are disabled by the configuration (writesEnabled: false).")
 
 
 def _require_current(view: AuthorityView, audience: Audience, now: datetime) -> None:

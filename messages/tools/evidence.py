@@ -228,15 +228,16 @@ class PassageCursor:
     start_line: int | None
     end_line: int | None
 
-    def encode(self, request: EvidenceReadRequest) -> str:
-        """A text that is good for this record, path and hash only."""
+    def encode(self, request: EvidenceReadRequest, origin: str) -> str:
+        """A text that is good for this record, path and hash only, in the partition that ``origin`` names."""
         place = [self.offset, self.line, self.start_line, self.end_line]
-        written = json.dumps([*place, _bound(request, place)], separators=(",", ":"))
+        written = json.dumps([*place, _bound(request, origin, place)], separators=(",", ":"))
         return base64.urlsafe_b64encode(written.encode()).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, request: EvidenceReadRequest) -> PassageCursor | None:
-        """The cursor of a request; raises :class:`InvalidArgument` for one that another source or range gave."""
+    def decode(cls, request: EvidenceReadRequest, origin: str) -> PassageCursor | None:
+        """The cursor of a request; raises :class:`InvalidArgument` for one that another source, range, partition or
+        store gave."""
         if request.cursor is None:
             return None
         try:
@@ -247,7 +248,7 @@ class PassageCursor:
         numbers: Sequence[object] = (offset, line, start, end)
         if not all(value is None or type(value) is int for value in numbers) or None in (offset, line):
             raise _foreign_cursor()
-        if bound != _bound(request, numbers):
+        if bound != _bound(request, origin, numbers):
             raise _foreign_cursor()
         for given, kept in ((request.start_line, start), (request.end_line, end)):
             if given is not None and given != kept:
@@ -255,8 +256,8 @@ class PassageCursor:
         return cls(offset, line, start, end)
 
 
-def _bound(request: EvidenceReadRequest, place: Sequence[object]) -> str:
-    text = json.dumps([request.id, request.path, request.sha256, *place])
+def _bound(request: EvidenceReadRequest, origin: str, place: Sequence[object]) -> str:
+    text = json.dumps([origin, request.id, request.path, request.sha256, *place])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -126,7 +126,7 @@ def verify(
         return Verdict("unsafe", "the path is not artifacts/<request id>/<file name>", "", 0)
     try:
         for _ in range(_ATTEMPTS):
-            folder = files.open_folder(partition_root_fd, match[1], at="evidence.folder")
+            folder = source_folder(partition_root_fd, match[1])
             try:
                 fd, status = files.open_file(folder, match[2], at="evidence.open")
             finally:
@@ -155,14 +155,19 @@ def unchanged(citation: EvidenceCitation, verdict: Verdict, partition_root_fd: i
     if match is None or verdict.stamp is None:
         return False
     try:
-        folder = files.open_folder(partition_root_fd, match[1], at="evidence.folder")
+        folder = source_folder(partition_root_fd, match[1])
         try:
             status = files.stat_entry(folder, match[2], at="evidence.stat")
         finally:
             files.close(folder)
     except OSError:
         return False
-    return status is not None and status.st_nlink == 1 and Stamp.of(status) == verdict.stamp
+    return status is not None and status.st_nlink <= files.NAMES_MAX and Stamp.of(status) == verdict.stamp
+
+
+def source_folder(root_fd: int, folder: str) -> int:
+    """The open folder of a source, in the partition whose folder ``root_fd`` is and in no other."""
+    return files.open_folder(root_fd, folder, at="evidence.folder")
 
 
 def open_source_file(root_fd: int, path: str, stamp: Stamp) -> int | None:
@@ -171,7 +176,7 @@ def open_source_file(root_fd: int, path: str, stamp: Stamp) -> int | None:
     if match is None:
         return None
     try:
-        folder = files.open_folder(root_fd, match[1], at="evidence.folder")
+        folder = source_folder(root_fd, match[1])
         try:
             fd, status = files.open_file(folder, match[2], at="evidence.open")
         finally:

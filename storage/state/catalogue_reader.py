@@ -5,6 +5,7 @@ Runs on the thread that owns the connection; reads only. Source: decisions.md se
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -18,6 +19,7 @@ from storage.state.connection import Database, Row, SqlValue
 REDIRECTS_MAX: Final = 16
 NAMES_PER_QUERY: Final = 200
 MERGED_AWAY_MAX: Final = 100
+ORIGIN_CHARS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class CatalogueReader:
         """``number`` is the catalogue's for the partition, where the caller knows it."""
         self._db = db
         self._number = number
+        self._origin: str | None = None
         self.partition = partition
 
     @property
@@ -109,6 +112,15 @@ class CatalogueReader:
         return self._number
 
     @property
+    def origin(self) -> str:
+        """Names this partition of this store in what callers send back: no snapshot or cursor is good elsewhere."""
+        if self._origin is None:
+            found = self._db.query_one("SELECT id FROM catalogue_identity")
+            assert found is not None
+            self._origin = hashlib.sha256(f"{found[0]}/{self.partition.key}".encode()).hexdigest()[:ORIGIN_CHARS]
+        return self._origin
+
+    @property
     def change(self) -> int:
         """Rises with every row put or removed; the partition's snapshot."""
         found = self._db.query_one("SELECT change FROM catalogue_partition WHERE key = ?", (self.partition.key,))
@@ -116,7 +128,7 @@ class CatalogueReader:
 
     def snapshot(self, now_ms: int) -> str:
         """Names what the partition's lists hold at a time: another one after every change and after every expiry."""
-        name = f"{self.partition.kind}-{self.change}"
+        name = f"{self.partition.kind}-{self.origin}-{self.change}"
         found = self._db.query_one(
             "SELECT expires_at FROM record WHERE partition = ? AND expires_at IS NOT NULL AND expires_at <= ? "
             "ORDER BY expires_at DESC LIMIT 1",

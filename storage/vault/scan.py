@@ -160,6 +160,7 @@ def _list(
     prefix = f"{folder}/" if folder else ""
     depth = prefix.count("/")
     limit, is_regular, new = limits.entries, stat.S_ISREG, Stamp
+    follow, names_max = files.FOLLOW_LINKS, files.NAMES_MAX
     with effect("scan.list"), os.scandir(fd) as listing:
         for entry in listing:
             entries += 1
@@ -172,7 +173,7 @@ def _list(
                 continue
             if not name.isascii() and not is_utf8(name):
                 findings.append(ScanFinding(printable(prefix + name), "name_not_utf8"))
-            elif entry.is_dir(follow_symlinks=False):
+            elif entry.is_dir(follow_symlinks=follow):
                 if name == ARTIFACTS_NAME and not folder:
                     continue
                 code = folder_refusal(name, depth + 1, limits)
@@ -182,10 +183,10 @@ def _list(
                     findings.append(ScanFinding(prefix + name, code))
             elif name.endswith(".md") or is_note_name(name, top=not folder):
                 try:
-                    status = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=follow)
                 except FileNotFoundError:
                     continue
-                if is_regular(status.st_mode) and status.st_nlink == 1:
+                if is_regular(status.st_mode) and 1 <= status.st_nlink <= names_max:
                     found[prefix + name] = new(
                         status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
                     )
@@ -222,7 +223,7 @@ def look(root_fd: int, paths: Iterable[str], limits: ScanLimits) -> Looked:
                 name = path.rpartition("/")[2]
                 status = files.stat_entry(fd, name, at="scan.look")
                 seen[path] = None if status is None else _judge(path, name, limits, status)
-                if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                if status is not None and stat.S_ISREG(status.st_mode) and status.st_nlink > files.NAMES_MAX:
                     linked.add(path)
         except OSError as error:
             raise _unreadable(folder, error) from error
@@ -281,7 +282,7 @@ def _judge(path: str, name: str, limits: ScanLimits, status: os.stat_result) -> 
         code = folder_refusal(name, path.count("/") + 1, limits)
         return None if code is None else ScanFinding(path, code)
     if is_note_name(name, top="/" not in path):
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        if stat.S_ISREG(status.st_mode) and status.st_nlink <= files.NAMES_MAX:
             return Stamp.of(status)
         return ScanFinding(path, _refusal(status))
     return ScanFinding(path, "symlink") if stat.S_ISLNK(status.st_mode) else None

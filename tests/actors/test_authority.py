@@ -12,6 +12,7 @@ from types import MappingProxyType
 import pytest
 
 from actors.authority import AuthorityView, Membership, Permit, PermitGate, Unbound, resolve
+from actors.authority.view import require_audience
 from messages.audience import Audience, Conversation, OwnerPrivate
 from messages.errors import (
     AudienceMissing,
@@ -117,7 +118,7 @@ def test_a_refusal_has_its_own_code(
     audience: Audience | None, changes: dict[str, object], write: bool, expected: type[KnowledgeError]
 ) -> None:
     with pytest.raises(expected) as raised:
-        resolve(view(**changes), audience, write=write, now=NOW)
+        resolve(view(**changes), require_audience(audience), write=write, now=NOW)
     assert type(raised.value) is expected
     assert raised.value.retry == "never"
 

@@ -84,6 +84,10 @@ def test_no_component_of_a_path_is_followed_or_leads_out(
         with pytest.raises(OSError) as raised:
             files.open_folder(root, path, at="test")
         assert raised.value.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
+    for path in ("..", "real/../..", "../" + tmp_path.name, str(tmp_path)):
+        with pytest.raises(OSError) as raised:
+            files.open_folder(root, path, at="test")
+        assert raised.value.errno in (errno.EXDEV, errno.ENOENT)
 
 
 def set_trap(path: Path, kind: str) -> None:

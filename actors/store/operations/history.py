@@ -41,7 +41,7 @@ def history(context: OperationContext, request: HistoryRequest, *, complete: boo
         total=extent.rows,
         offset=request.offset,
         git=context.git_state(),
-        snapshot=f"{context.partition.kind}-history-{extent.newest}-{extent.rows}",
+        snapshot=f"{context.partition.kind}-{context.catalogue.origin}-history-{extent.newest}-{extent.rows}",
     )
     return {**answer, "nextOffset": answer.get("nextOffset")} if complete else answer
 

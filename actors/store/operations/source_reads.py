@@ -54,7 +54,7 @@ def attachment(context: OperationContext, request: AttachmentRequest) -> Outcome
 
 def evidence_read(context: OperationContext, request: EvidenceReadRequest) -> Outcome:
     """The cited passage, or the wanted lines of it, window by window."""
-    cursor = PassageCursor.decode(request)
+    cursor = PassageCursor.decode(request, context.catalogue.origin)
     lines = _lines(_citations(context, request), request, cursor)
     verdict = _verified(context, request)
     if isinstance(verdict, NeedEvidence):
@@ -70,10 +70,11 @@ def evidence_read(context: OperationContext, request: EvidenceReadRequest) -> Ou
     if isinstance(window, NoWindow):
         raise _no_window(window, request)
     following = window.following
+    place = None if following is None else PassageCursor(following.offset, following.line, *lines)
     return passage_response(
         window.text,
         None if window.start_line is None or window.end_line is None else (window.start_line, window.end_line),
-        None if following is None else PassageCursor(following.offset, following.line, *lines).encode(request),
+        None if place is None else place.encode(request, context.catalogue.origin),
     )
 
 
