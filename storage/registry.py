@@ -138,9 +138,7 @@ class Registry:
             registry_id = None if found is None or not found.st_size else _identity_on_disk(layout.registry)
             if registry_id is None and used:
                 raise refused_registry("registry_emptied", "registry.sqlite is empty, but stores exist")
-            if sentinel is not None and sentinel != registry_id:
-                what = "registry.sqlite and registry.id belong to different registries"
-                raise refused_registry("registry_foreign", what)
+            _require_same(sentinel, registry_id)
             database = Database.open(layout.registry, point_prefix="registry", create=True)
         except StorageCorrupt as error:
             raise refused_registry("registry_damaged", "registry.sqlite is damaged") from error
@@ -383,6 +381,12 @@ def columns_of(holder: Holder) -> tuple[Literal["isolated", "named"], str]:
 
 def _holder(kind: str | None, holder: str) -> Holder | None:
     return None if kind is None else Isolated(holder) if kind == "isolated" else Named(holder)
+
+
+def _require_same(sentinel: str | None, registry_id: str | None) -> None:
+    if sentinel is not None and sentinel != registry_id:
+        what = "registry.sqlite and registry.id belong to different registries"
+        raise refused_registry("registry_foreign", what)
 
 
 def _identity_on_disk(path: Path) -> str | None:

@@ -6,12 +6,11 @@ Nothing is noted before the copy is complete: a call that fails leaves nothing, 
 from __future__ import annotations
 
 from actors.store.needs import NeedSource
-from actors.store.operations.context import OperationContext, Outcome, check_fences
+from actors.store.operations.context import OperationContext, Outcome, check_fences, require_private
 from actors.store.operations.retaining import attached, find_upload, is_still, retain, reused, shelf_of
 from actors.store.sources import CopyFile
-from messages.errors import Denied, InvalidArgument, KnowledgeError
+from messages.errors import InvalidArgument, KnowledgeError
 from messages.tools import AttachFileRequest, payload_hash
-from messages.vocabulary import PRIVATE
 from storage.evidence import Staged, retained_name
 from storage.state.uploads import Upload
 
@@ -44,12 +43,12 @@ def _attach(context: OperationContext, request: AttachFileRequest, staged: Stage
         return attached(context, found)
     if context.blocked is not None:
         raise context.blocked
-    if context.partition != PRIVATE:
-        raise Denied(
-            "knowledge_attach_file is for the owner's private memory; in a conversation send the bytes with "
-            "knowledge_attach.",
-            reason="private_only",
-        )
+    require_private(
+        context,
+        "knowledge_attach_file is for the owner's private memory; in a conversation send the bytes with "
+        "knowledge_attach.",
+        reason="private_only",
+    )
     check_fences(context, request)
     workspace = context.workspace()
     if workspace is None or not workspace.is_absolute():

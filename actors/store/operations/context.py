@@ -19,6 +19,7 @@ from actors.store.sources import Complete, Passage
 from actors.store.upkeep import Found, UpkeepStep
 from messages.errors import (
     DeletionsRefused,
+    Denied,
     IndexUnavailable,
     OntologyChanged,
     PublicationPending,
@@ -43,7 +44,7 @@ from messages.tools import (
 )
 from messages.tools import Receipt as ToolReceipt
 from messages.tools.operator_reads import OPERATOR_READS
-from messages.vocabulary import HUB_PERCENTILE_DEFAULT, TITLE_MAX_CHARS, Partition
+from messages.vocabulary import HUB_PERCENTILE_DEFAULT, PRIVATE, TITLE_MAX_CHARS, Partition
 from storage.evidence import Verdict
 from storage.publication import FileChange, Intent, Receipt
 from storage.records import format_instant, utf16
@@ -269,6 +270,13 @@ def fixed_receipt(
         reason=reason,
     ).to_json()
     return {key: value for key, value in complete.items() if key not in ("state", "requestId")}
+
+
+def require_private(context: OperationContext, message: str, reason: str | None = None) -> None:
+    """Raise ``Denied`` with this message outside the owner's partition."""
+    if context.partition != PRIVATE:
+        fields: JsonObject = {} if reason is None else {"reason": reason}
+        raise Denied(message, retry=None, **fields)
 
 
 def next_instant(context: OperationContext) -> int:

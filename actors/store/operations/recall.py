@@ -15,9 +15,10 @@ from actors.store.operations.context import (
     fixed_receipt,
     next_instant,
     publish,
+    require_private,
 )
 from actors.store.operations.fences import fenced_target
-from messages.errors import Denied, InvalidArgument, LimitExceeded
+from messages.errors import InvalidArgument, LimitExceeded
 from messages.tools import RecallRequest
 from messages.vocabulary import PRIVATE, RECORD_MAX_BYTES
 from storage.publication import FileChange
@@ -35,8 +36,7 @@ def recall(context: OperationContext, request: RecallRequest) -> Outcome:
     Nothing else of the file changes but revision and ``updated_at``, so a page of any size may be approved. Raises
     ``Denied`` outside the owner's partition, and ``InvalidArgument`` for a statement that is not the owner's own.
     """
-    if context.partition != PRIVATE:
-        raise Denied("Only the owner approves recall; a conversation without the owner's grant cannot.")
+    require_private(context, "Only the owner approves recall; a conversation without the owner's grant cannot.")
     earlier = earlier_receipt(context, request, RECALL_OPERATION)
     if earlier is not None:
         return earlier

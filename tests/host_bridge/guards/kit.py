@@ -148,10 +148,21 @@ def without_partitions(*tables: str) -> Switch:
     return switch
 
 
+class Refused(Exception):
+    """How an attempt says that it was refused where no typed error leaves the door; ``code`` is what is stable."""
+
+    def __init__(self, code: str, answer: str = "") -> None:
+        super().__init__(code)
+        self.code = code
+        self.answer = answer
+
+
 def told(world: World, attempt: Attempt) -> tuple[str, str]:
     """The code of the refusal (``""``: none), and all that the caller is told."""
     try:
         return "", attempt.run(world)
+    except Refused as refused:
+        return refused.code, refused.answer
     except KnowledgeError as error:
         return error.code, json.dumps({"message": error.message, **error.to_data()})
 
