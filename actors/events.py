@@ -191,7 +191,7 @@ class EventHub:
         """Tell everybody whose partition it is. Costs nothing without subscribers."""
         for subscription in self._subscriptions:
             permit = self._permit_or_none(subscription)
-            if permit is not None and (permit.vault_id, permit.partition) == (vault_id, partition):
+            if permit is not None and _concerns(permit, vault_id, partition):
                 subscription.offer(kind)
 
     def wanted(self, vault_id: str) -> bool:
@@ -219,3 +219,7 @@ class EventHub:
             logger.info("a subscription ended", extra={"code": error.code})
             subscription.end()
             return None
+
+
+def _concerns(permit: Permit, vault_id: str, partition: Partition) -> bool:
+    return (permit.vault_id, permit.partition) == (vault_id, partition)

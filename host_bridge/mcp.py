@@ -181,7 +181,7 @@ class McpSession:
     async def _run_call(
         self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
-        if params.name not in self._names:
+        if not self._offers(params.name):
             raise InvalidArgument(f"{params.name} is not in this profile.", field="name", allowed=sorted(self._names))
         if self._stopping:
             raise Stopping("The runtime is shutting down; the call did not run.")
@@ -202,6 +202,10 @@ class McpSession:
         if ctx.request_id is not None:
             self._held[ctx.request_id] = pending
         return mcp_types.CallToolResult(content=[])
+
+    def _offers(self, tool: str) -> bool:
+        """Whether the tool is in the session's profile."""
+        return tool in self._names
 
     async def _wait(self, ctx: ServerRequestContext[dict[str, object]], done: asyncio.Event) -> None:
         """Wait for the answer; a client that asked for progress hears every few seconds that we are alive."""

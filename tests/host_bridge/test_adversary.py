@@ -3,13 +3,17 @@
 "Not even existence" is judged by twins: the same attempt on something that is there, in another partition, and on
 something that is nowhere must have the same outcome, but for the name that the caller gave.
 
+The attempts that are made with each guard on and off are in ``test_guards.py``.
+
 Source: stores-and-access.md (Partitions, Caller authority); decisions.md section 6.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +22,14 @@ import pytest
 from actors.authority import view
 from host_bridge import jsonrpc
 from host_bridge.bridge import KnowledgeBridge
+from host_bridge.mcp import McpHost
+from host_bridge.rpc import RpcPeer
+from host_bridge.transport import LineReader, Outbox
 from messages.audience import Audience, Conversation, OwnerPrivate, own_partition, parse_audience
 from messages.errors import InvalidArgument, KnowledgeError
 from messages.json_types import JsonObject, JsonValue
 from messages.vocabulary import PRIVATE
+from tests.host_bridge.mcp_session import Served
 from tests.kit.actors import eventually
 from tests.kit.leaks import nothing_left
 from tests.kit.store import (
@@ -242,6 +250,90 @@ def test_an_agent_that_the_host_does_not_know_is_denied_as_any_other(world: Worl
 def test_json_that_is_too_deep_or_none_is_refused_before_anything_reads_it(line: bytes) -> None:
     with pytest.raises(jsonrpc.Malformed):
         jsonrpc.parse_message(line)
+
+
+DEEP = b'{"a":' * 70 + b"1" + b"}" * 70
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "deep arguments": (b'{"jsonrpc":"2.0","id":1,"method":"%s","params":' + DEEP + b"}", "limit_exceeded"),
+    "no end of brackets": (b"[" * 100_000, "limit_exceeded"),
+    "a line of 9 MiB": (b'{"jsonrpc":"2.0","id":1,"method":"%s"' + b" " * (9 * 1024 * 1024) + b"}", "limit_exceeded"),
+    "a name twice": (b'{"jsonrpc":"2.0","id":1,"method":"%s","params":{"x":1,"x":2}}', "-32600"),
+    "no JSON": (b"{'jsonrpc'", "-32700"),
+}
+
+
+@pytest.mark.parametrize("door", ["rpc", "mcp"])
+def test_hostile_json_has_its_code_at_each_door_and_the_connection_goes_on(world: World, door: str) -> None:
+    say = over_mcp(world) if door == "mcp" else over_rpc(world)
+    told: dict[str, JsonObject] = {}
+    try:
+        for what, (sent, _) in HOSTILE.items():
+            told[what] = say(sent.replace(b"%s", b"tools/call" if door == "mcp" else b"tools.call"))
+        method = b"ping" if door == "mcp" else b"initialize"
+        alive = say(b'{"jsonrpc":"2.0","id":2,"method":"%s","params":{}}' % method)
+    finally:
+        say(b"")
+    assert alive["id"] == 2
+    codes = {what: code for what, (_, code) in HOSTILE.items()}
+    assert {what: code_of(answer) for what, answer in told.items()} == codes
+    assert WORD not in json.dumps(told)
+
+
+def code_of(answer: JsonObject) -> str:
+    error = answer["error"]
+    assert isinstance(error, dict)
+    data = error.get("data")
+    return str(data["code"] if isinstance(data, dict) else error["code"])
+
+
+def over_rpc(world: World) -> Callable[[bytes], JsonObject]:
+    """A connected host that speaks one line and hears one; an empty line ends it."""
+    ours, theirs = socket.socketpair()
+    outbox = Outbox(ours.fileno(), name="adversary")
+    peer = RpcPeer(world.bridge, outbox)
+    reader, answers = LineReader(ours.fileno()), LineReader(theirs.fileno())
+    heard = iter(answers)
+
+    def listen() -> None:
+        for line in reader:
+            peer.receive(line)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+
+    def say(line: bytes) -> JsonObject:
+        if line:
+            theirs.sendall(line + b"\n")
+            answer = next(heard)
+            assert isinstance(answer, bytes)
+            found: JsonObject = json.loads(answer)
+            return found
+        reader.stop()
+        thread.join()
+        outbox.close()
+        reader.close()
+        answers.close()
+        ours.close()
+        theirs.close()
+        return {}
+
+    return say
+
+
+def over_mcp(world: World) -> Callable[[bytes], JsonObject]:
+    host = McpHost(world.bridge)
+    served = Served(host, audience=GROUP)
+    served.open()
+
+    def say(line: bytes) -> JsonObject:
+        if line:
+            served.send(line)
+            return served.answer()
+        served.close()
+        host.close()
+        return {}
+
+    return say
 
 
 def forged(scope: str) -> str:

@@ -18,13 +18,14 @@ from typing import Final
 
 import pytest
 
-from tests.host_bridge.guards import access, folders, partitions
+from tests.host_bridge.guards import access, doors, folders, partitions
 from tests.host_bridge.guards.kit import Attempt, Guard, Made, World, make, told
 from tests.kit.leaks import nothing_left
 from tests.tree import CHECKOUT
 
-GUARDS: Final[dict[str, Guard]] = {guard.name: guard for guard in [*access.GUARDS, *partitions.GUARDS, *folders.GUARDS]}
-ATTEMPTS: Final[list[Attempt]] = [*access.ATTEMPTS, *partitions.ATTEMPTS, *folders.ATTEMPTS]
+TABLES: Final = (access, partitions, folders, doors)
+GUARDS: Final[dict[str, Guard]] = {guard.name: guard for table in TABLES for guard in table.GUARDS}
+ATTEMPTS: Final[list[Attempt]] = [attempt for table in TABLES for attempt in table.ATTEMPTS]
 _numbers = itertools.count()
 
 

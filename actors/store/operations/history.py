@@ -101,8 +101,7 @@ def _row(row: store_history.Revision, *, complete: bool) -> HistoryRow:
         actor=row.actor,
         request_id=row.request_id,
         external=row.external,
-        # A file that is no record of this partition, or not now, is not named: its name is its title.
-        path=row.path if row.record_id else None,
+        path=_shown_path(row),
         state=state,
         commit=row.commit,
         complete={
@@ -115,6 +114,11 @@ def _row(row: store_history.Revision, *, complete: bool) -> HistoryRow:
         if complete
         else None,
     )
+
+
+def _shown_path(row: store_history.Revision) -> str | None:
+    """A file that is no record of this partition, or not now, is not named: its name is its title."""
+    return row.path if row.record_id else None
 
 
 def _text(db: Database, digest: str | None) -> str | None:

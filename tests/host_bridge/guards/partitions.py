@@ -126,6 +126,13 @@ def scoped(scope: str) -> str:
     return claim[:start] + scope + claim[claim.index("\n", start) + 1 :]
 
 
+def withheld(world: World) -> str:
+    """A file of another scope lies in the conversation's folder: of its name nothing may be told."""
+    world.call("status", {})
+    write_note(world.folder(), f"{SECRET}.md", scoped('scope: {"visibility": "private"}\n'))
+    return world.call("history", {}) + world.call("status", {})
+
+
 def approved_by_its_file(world: World) -> str:
     """A page whose file says that the owner approved it for recall."""
     block: JsonObject = {
@@ -198,6 +205,7 @@ GUARDS: Final = [
     Guard("partition of a request", without_partitions("publication")),
     Guard("folder of a source", patched("storage.evidence.verify.source_folder", in_the_owners_folder)),
     Guard("scope", patched("storage.state.catalogue.in_scope", lambda parsed, partition: True)),
+    Guard("withheld by count", patched("actors.store.operations.history._shown_path", lambda row: row.path)),
     Guard("approval in history", patched("actors.store.operations.recall.approval_counts", lambda *found: True)),
     Guard("core ontology", patched("storage.session.read_ontology", foreign_ontology)),
     Guard("identity of an index", patched("storage.search._file._fault", lambda database, identity: None)),
@@ -257,6 +265,7 @@ ATTEMPTS: Final = [
     Attempt(("scope",), "file of a conversation among the owner's",
             written(claim_file("forged", f"{SECRET} forged.", partition=GROUP_PARTITION), MAIN, by=MAIN), "",
             alone=True, reached=says(f"{SECRET} forged")),
+    Attempt(("withheld by count",), "name of a file that is withheld", withheld, "", alone=True),
     Attempt(("approval in history",), "approval in a file", approved_by_its_file, "", alone=True,
             reached=says('"counts": true')),
     Attempt(("approval in history",), "approval copied from another file", copied_approval, "", alone=True,
