@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from pydantic import model_validator
 
 from messages.arguments import Arguments, validate
-from messages.dates import parse_instant
+from messages.dates import instant_of
 from messages.errors import AudienceMissing, InvalidArgument
 from messages.pieces import Bool, Choice, InstantText, RawJson, Text, Uuid, refused
 from messages.vocabulary import Partition
@@ -176,7 +176,7 @@ def run_ids(audience: Audience) -> frozenset[str]:
 
 
 def _linked(link: _AudienceArguments, root: Audience | None) -> Audience:
-    expires_at = None if link.expires_at is None else parse_instant(link.expires_at)
+    expires_at = None if link.expires_at is None else instant_of(link.expires_at)
     if link.session_key is not None and link.session_id is not None:
         return Conversation(
             link.agent, link.session_key, link.session_id, link.run_id, link.account, expires_at, link.sandboxed, root

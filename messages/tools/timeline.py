@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from messages.dates import date_start
+from messages.dates import DAY_MS, date_start
 from messages.json_types import JsonObject
 from messages.pieces import Choice, DateText, Integer, Text, refused
 from messages.tools._base import (
@@ -90,7 +90,7 @@ class ChronicleDaysRequest(ToolRequest):
     def _span(self) -> Self:
         check_interval(self.since, self.until)
         start, end = date_start(self.since), date_start(self.until)
-        if start is not None and end is not None and (end - start).total_seconds() > CHRONICLE_MAX_DAYS * 86_400:
+        if start is not None and end is not None and end - start > CHRONICLE_MAX_DAYS * DAY_MS:
             allowed = f"at most {CHRONICLE_MAX_DAYS} days after since"
             raise refused("out_of_range", f"must be {allowed}", allowed, field="until")
         return self

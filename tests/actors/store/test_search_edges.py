@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from messages.errors import InvalidArgument, LimitExceeded
 from messages.json_types import JsonObject
 from storage.search import LOCATED_MAX_BYTES
-from tests.kit.store import Desk, claim_file, page_file, write_note, write_notes
+from tests.kit.store import Desk, claim_file, items_of, page_file, remembering, write_note, write_notes
 
 OTHERS: Final = (
     "Plain words of another page, with v2.8.4, 2026-08-30, C#, c, C:\\ABC\\ in it",
@@ -215,6 +215,53 @@ def test_since_and_until_filter_before_ranking_and_find_what_timeline_and_invent
     for key, answer in answers.items():
         rows = cast("list[JsonObject]", answer[key])
         assert ({row["id"] for row in rows}, answer["total"]) == (expected, len(expected)), key
+
+
+DATED_READS: Final[tuple[tuple[str, JsonObject, str], ...]] = (
+    ("grep", {"query": "harbor"}, "since"),
+    ("grep", {"query": "harbor"}, "until"),
+    ("records", {}, "since"),
+    ("records", {}, "until"),
+    ("timeline", {}, "since"),
+    ("timeline", {}, "until"),
+    ("chronicle_days", {"until": "2030"}, "since"),
+    ("chronicle_day", {}, "date"),
+    ("chronicle_due", {}, "asOf"),
+)
+NO_DATES: Final = (
+    "2026-11-02T00:00:00+01:75", "2026-11-02T00:00:60Z", "2026-02-29", "0000", "0001-01-01T00:00:00+01:00",
+    "9999-12-31T23:59:59-01:00", "2026-11-02T00:00:00", "2026-11-02T24:00:00Z", "10000",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "arguments", "field"), DATED_READS)
+def test_what_is_no_date_is_refused_by_every_read_and_never_an_open_end(
+    desk: Desk, tool: str, arguments: JsonObject, field: str
+) -> None:
+    for text in NO_DATES:
+        refused = desk.fails(tool, {**arguments, field: text})
+        assert isinstance(refused, InvalidArgument)
+        assert (refused.fields["field"], refused.fields["reason"]) == (field, "malformed")
+
+
+@pytest.mark.parametrize("field", ["occurred_at", "due_at", "expires_at"])
+def test_a_date_that_is_saved_is_a_date_when_it_is_read(desk: Desk, field: str) -> None:
+    for text in NO_DATES:
+        refused = desk.fails("remember", remembering({"text": "One.", "kind": "commitment", field: text}))
+        assert refused.fields["field"] == f"items[0].{field}"
+    assert desk.call("records")["total"] == 0
+    for text in ("2026-12-31T23:59:60Z", "2027-01-01t00:59:59.5+01:00", "9999", "2028-02-29"):
+        [item] = items_of(desk.remember({"text": f"At {text}.", "kind": "commitment", field: text}))
+        record = desk.record(item["id"])
+        shown = {"occurred_at": "occurredAt", "due_at": "dueAt", "expires_at": "expiresAt"}[field]
+        assert (record[shown], "issues" in record) == (text, False)
+
+
+@pytest.mark.parametrize("tool", ["grep", "records", "timeline", "chronicle_days"])
+def test_an_interval_of_less_than_a_millisecond_can_hold_nothing_and_is_refused(desk: Desk, tool: str) -> None:
+    bounds: JsonObject = {"since": "2026-11-02T10:00:00.0001Z", "until": "2026-11-02T10:00:00.0009Z"}
+    refused = desk.fails(tool, {**bounds, **({"query": "harbor"} if tool == "grep" else {})})
+    assert (refused.fields["field"], refused.fields["reason"]) == ("until", "conflict")
 
 
 def test_an_expired_claim_is_in_no_search_list_day_or_due_list_from_its_instant_on(desk: Desk) -> None:
