@@ -64,4 +64,4 @@ def _in_words(receipt: JsonObject) -> str:
     if receipt.get("state") != "published":
         return str(receipt.get("message", f"The adoption is {receipt.get('state')}."))
     lines = [f"  {row.get('path')}  {row.get('type')}  {row.get('id')}" for row in rows]
-    return "\n".join([f"Adopted {len(rows)} file{'' if len(rows) == 1 else 's'}:", *lines])
+    return output.told([f"Adopted {len(rows)} file{'' if len(rows) == 1 else 's'}:", *lines])

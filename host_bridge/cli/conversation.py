@@ -72,4 +72,4 @@ def _in_words(result: JsonObject) -> str:
     if others:
         lines += ["Other conversations of the last 90 days:", *(f"  {key}" for key in others[:_SHOWN])]
         lines += [f"  and {len(others) - _SHOWN} more; --json has them"] if len(others) > _SHOWN else []
-    return "\n".join(lines)
+    return output.told(lines)

@@ -109,7 +109,7 @@ def _in_words(result: JsonObject) -> str:
             "store:NAME=ID, or nobody=ID), and name stores that lie elsewhere with place=PATH, as in:"
         )
         lines.append(f"  {_suggestion(found)}")
-    return "\n".join(lines)
+    return output.told(lines)
 
 
 def _suggestion(found: Sequence[JsonObject]) -> str:

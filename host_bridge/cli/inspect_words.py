@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from host_bridge.cli import output
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,7 @@ def in_words(view: str, answer: JsonObject) -> str:
             lines = list(_findings(answer))
         case _:
             lines = [line for name in _LISTS for card in _objects(answer.get(name)) for line in _card(card)]
-    return "\n".join([*(lines or ["Nothing."]), *_rest(answer)])
+    return output.told([*(lines or ["Nothing."]), *_rest(answer)])
 
 
 def _rest(answer: JsonObject) -> Iterator[str]:
@@ -96,7 +98,7 @@ def _record(answer: JsonObject) -> Iterator[str]:
         yield f"{'evidence':<22} {citation.get('path')}{lines} ({held})"
     yield ""
     for line in str(text).rstrip("\n").split("\n"):
-        yield _printable(line.rstrip("\r"))
+        yield line.rstrip("\r")
 
 
 def _member(member: JsonValue) -> str:
@@ -157,12 +159,8 @@ def _findings(answer: JsonObject) -> Iterator[str]:
 
 
 def _flat(value: JsonValue) -> str:
-    """One line; without control characters, which a terminal would obey."""
-    return _printable(" ".join(str(value).split()) if value is not None else "")
-
-
-def _printable(line: str) -> str:
-    return "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
+    """White space folded, so that it takes one line."""
+    return " ".join(str(value).split()) if value is not None else ""
 
 
 def _short(line: str) -> str:

@@ -69,7 +69,7 @@ def _run(arguments: Sequence[str]) -> int:
         lines = ["A run was under way already; this is its result."] if begun.get("joined") else []
         for row in stores:
             lines += _store(row)
-        output.emit("\n".join([*lines, _outcome(last)]))
+        output.emit(output.told([*lines, _outcome(last)]))
     return _exit_status(last)
 
 
@@ -152,7 +152,7 @@ def _in_words(report: JsonObject) -> str:
         lines.append(_outcome(last) if last else "It has not run yet.")
     for row in _rows(report, "stores"):
         lines += _store(row)
-    return "\n".join(lines)
+    return output.told(lines)
 
 
 def _outcome(last: Mapping[str, JsonValue]) -> str:

@@ -42,7 +42,7 @@ def in_words(status: JsonObject, *, verbose: bool, options: Sequence[str] = ()) 
         lines += ["You can do:", *(f"  {line}" for line in to_do)]
     if verbose and health:
         lines += ["", "The runtime:", *_tree(health, "  ")]
-    return "\n".join(lines)
+    return output.told(lines)
 
 
 def _running(status: JsonObject) -> str:

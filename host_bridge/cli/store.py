@@ -58,7 +58,7 @@ def _adopt(arguments: Sequence[str]) -> int:
             lines.append(f"It holds {result['files']} files; what is missing is recorded as deleted, history has it.")
         if "opening" in result:
             lines.append("The store is still opening; see `knowledge status`.")
-        return "\n".join(lines)
+        return output.told(lines)
 
     return _done(state_dir(options), "operator.adoptStore", _agent(options.get("--agent")), options, in_words)
 
@@ -80,7 +80,7 @@ def _relocate(arguments: Sequence[str]) -> int:
             files = left.get("files")
             names = ", ".join(map(str, files)) if isinstance(files, list) else ""
             lines.append(f"Changed meanwhile and left at {left.get('path')}: {names}")
-        return "\n".join(lines)
+        return output.told(lines)
 
     params: JsonObject = {"store": store, "path": os.path.abspath(os.path.expanduser(path))}
     return _done(state_dir(options), "operator.relocateStore", params, options, in_words)

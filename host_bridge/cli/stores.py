@@ -43,7 +43,7 @@ def _list(arguments: Sequence[str]) -> int:
         lines = ["Agents:", *(f"  {agent_line(row)}" for row in rows_of(result, "agents"))]
         stores = rows_of(result, "stores")
         lines += ["Stores:", *(f"  {store_line(row)}" for row in stores)] if stores else ["No store yet."]
-        return "\n".join(lines)
+        return output.told(lines)
 
     return _done(options, "access.stores.list", {}, in_words)
 
@@ -71,7 +71,7 @@ def _show(arguments: Sequence[str]) -> int:
     if compact:
         output.emit(output.as_json(shown, compact=True))
     else:
-        output.emit("\n".join(f"{key + ':':<10} {_value(value)}" for row in found for key, value in row.items()))
+        output.emit(output.told(f"{key + ':':<10} {_value(value)}" for row in found for key, value in row.items()))
     return exits.OK
 
 
@@ -135,7 +135,7 @@ def _audit(arguments: Sequence[str]) -> int:
             who, action = row.pop("actor", ""), row.pop("action", "")
             rest = "  ".join(f"{key}={_value(value)}" for key, value in row.items())
             lines.append(f"{when}  {action}  {who}  {rest}")
-        return "\n".join(lines) or "Nothing was changed yet."
+        return output.told(lines) or "Nothing was changed yet."
 
     return _done(options, "access.audit", {} if limit is None else {"limit": limit}, in_words)
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_bridge.cli import exits
+from host_bridge.cli import exits, output
 from host_bridge.cli.inspect import VIEWS
 from host_bridge.cli.inspect_words import in_words
 from messages.json_types import JsonObject, JsonValue
 from messages.operator import OPERATOR_METHODS
 from tests.host_bridge.processes import Home
-from tests.kit.store import only_store, remembering, request_id, stores, write_note
+from tests.kit.store import only_store, page_file, remembering, request_id, stores, write_note
 
 
 @pytest.fixture
@@ -131,6 +131,83 @@ def test_control_characters_of_a_record_never_reach_the_terminal() -> None:
     assert "\x1b" not in told
     assert "\x07" not in told
     assert told.endswith("one?]0;x?\n\ttwo")
+
+
+EVIL: str = "\x1b[2J\x07\x9b31m\u202e\u2028\x7f"
+KEPT: str = "two words, full width\u3000space, \U0001f469\u200d\U0001f4bb, no\u00a0break, a\u00adhyphen"
+
+
+def everywhere(value: JsonValue) -> JsonValue:
+    """The answer with a line break and what a terminal obeys in every text and every name of a field of a record."""
+    if isinstance(value, str):
+        return f"{value}\n{EVIL}"
+    if isinstance(value, list):
+        return [everywhere(item) for item in value]
+    return {name: everywhere(member) for name, member in value.items()} if isinstance(value, dict) else value
+
+
+def obeyed(text: str) -> set[str]:
+    return {one for one in text if one in EVIL and not one.isalnum() and one not in "[ "}
+
+
+def test_no_text_of_an_answer_moves_a_terminal_or_begins_a_line_of_its_own() -> None:
+    card: JsonObject = {"id": "a", "kind": "page", "type": "t", "title": "T", "current": False, "lifecycle": "x",
+                        "direction": "links", "date": "d", "snippet": "s", "from": {"title": "f"},
+                        "to": {"id": "t"}}  # fmt: skip
+    record: JsonObject = {"id": "a", "fields": {EVIL: {EVIL: ["v"]}}, "path": "p", "aliases": ["l"], "body": "b",
+                          "evidence": [{"path": "p", "verified": False, "problem": "q"}]}  # fmt: skip
+    row: JsonObject = {"sequence": 1, "at": "a", "operation": "o", "actor": "w", "path": "p", "acceptedAt": "a",
+                       "records": ["r"], "state": "s", "tag": "t", "kind": "k", "name": "n", "description": "d",
+                       "message": "m", "code": "c", "fields": {EVIL: {}}}  # fmt: skip
+    shown: dict[str, JsonObject] = {
+        "recent": {"records": [card], "coverage": {"broken": 1}, "refusal": {"message": "m"}, "total": None,
+                   "index": {"reason": "r"}},
+        "record": {"record": record, "state": "found"},
+        "history": {"rows": [row]},
+        "activity": {"rows": [row], "git": {"state": "s", "message": "m"}, "diagnostics": {"findings": [row]}},
+        "tags": {"tags": [row]},
+        "vocabulary": {"types": [row], "issues": [row]},
+        "diagnostics": {"findings": [row], "total": 1},
+    }  # fmt: skip
+    assert shown.keys() | {"records", "search", "lookup", "connections", "timeline"} == VIEWS.keys()
+    shown["files"] = {"record": None, "files": ["f"]}
+    for view, answer in shown.items():
+        name = "record" if view == "files" else view
+        hostile = everywhere(answer)
+        assert isinstance(hostile, dict)
+        told = in_words(name, hostile)
+        assert not obeyed(told), view
+        more = 2 if view == "record" else 0  # of its text, whose lines are its own
+        assert len(told.split("\n")) <= len(in_words(name, answer).split("\n")) + more, view
+
+
+def test_json_is_the_same_value_and_holds_nothing_that_a_terminal_obeys() -> None:
+    value: JsonObject = {f"k{EVIL}": [EVIL, KEPT, {"n": None}]}
+    for compact in (True, False):
+        written = output.as_json(value, compact=compact)
+        assert json.loads(written) == value
+        assert not obeyed(written)
+        assert KEPT in written
+
+
+def test_what_a_terminal_only_shows_is_shown() -> None:
+    assert KEPT in in_words("record", {"record": {"id": "a", "body": KEPT}, "state": "found"})
+
+
+def test_names_of_files_and_fields_of_a_vault_never_move_the_terminal(real: Home) -> None:
+    real.call("status")
+    vault = only_store(real.state_dir).vault / "private"
+    evil = "\x1b[2J\x07\x9b31m\u202e"
+    note = page_file("evil", f"E{evil}", type=f"t{evil}", fields={f"k{evil}": f"v{evil}"}, aliases=[f"a{evil}"])
+    write_note(vault, f"n{evil}\nAll well.md", f"{note}{evil}\n")
+    write_note(vault, f"b{evil}.md", "no envelope\n")
+    for words in (["inspect", "record", "evil"], ["inspect", "recent", "--lifecycle", "all"], ["inspect", "history"],
+                  ["inspect", "activity"], ["inspect", "diagnostics"], ["status"], ["status", "--verbose"],
+                  ["call", "record", '{"id":"evil"}'], ["doctor"], ["inspect", "vocabulary"]):  # fmt: skip
+        done = real.run(*words)
+        assert not obeyed(done.stdout.decode()), words
+        assert not obeyed(done.stderr.decode()), words
+        assert not any(line.startswith("All well.md") for line in done.stdout.decode().splitlines()), words
 
 
 def test_an_id_that_several_files_bear_is_told_with_their_paths() -> None:
