@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -20,7 +21,7 @@ from pydantic_core import ErrorDetails
 from messages import coercion
 from messages.errors import EvidenceInvalid, InvalidArgument, KnowledgeError, LimitExceeded, ShortHash
 from messages.json_types import JsonObject, JsonValue
-from messages.pieces import Items, Piece, parsed, refused
+from messages.pieces import Items, Piece, RawJson, parsed, refused
 
 PROBLEMS_SHOWN: Final = 10
 
@@ -53,7 +54,7 @@ def validate(model: type[M], value: object, *, under: str = "") -> M:
     Raises :class:`InvalidArgument`, :class:`LimitExceeded`, :class:`ShortHash` or :class:`EvidenceInvalid`, each
     with ``field``, ``reason`` and ``allowed``, and with ``problems`` when there are several.
     """
-    coercion.check_json(value, under)
+    coercion.check_json(_own_part(model, value), under)
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -89,6 +90,19 @@ def field_type(model: type[Arguments], name: str) -> tuple[object, Piece | None]
     info = model.model_fields[name]
     inner, piece = unwrap(info.annotation)
     return inner, next((item for item in info.metadata if isinstance(item, Piece)), piece)
+
+
+def _own_part(model: type[Arguments], value: object) -> object:
+    """``value`` without what another step validates, which then names its fields as at every other door."""
+    raw = _raw_names(model)
+    return {name: member for name, member in value.items() if name not in raw} if raw and type(value) is dict else value
+
+
+@cache
+def _raw_names(model: type[Arguments]) -> frozenset[str]:
+    return frozenset(
+        _alias(model, name) for name in model.model_fields if isinstance(field_type(model, name)[1], RawJson)
+    )
 
 
 def _alias(model: type[Arguments], name: str) -> str:
