@@ -48,8 +48,6 @@ EVIDENCE_PER_RESPONSE: Final = 20
 EVIDENCE_EXCERPT_CHARS: Final = 4_000
 # Text that a response keeps room for before it gives up excerpts and later citations.
 TEXT_WINDOW_MIN: Final = 256
-# One character takes at most six units as JSON (a control character's escape).
-ESCAPED_CHAR_UNITS: Final = 6
 LARGEST_OFFSET: Final = RECORD_MAX_BYTES
 PATH_MAX_CHARS: Final = 4_096
 FIELDS_SHOWN_MAX_BYTES: Final = 4 * FIELDS_MAX_BYTES
@@ -217,14 +215,18 @@ class RecordView:
 
 
 def record_response(
-    record: RecordView | None, request: RecordRequest, *, evidence: Sequence[EvidenceView] = ()
+    record: RecordView | None,
+    request: RecordRequest,
+    *,
+    evidence: Sequence[EvidenceView] = (),
+    beside: JsonObject | None = None,
 ) -> JsonObject:
-    """The response to one read, at most ``max_chars`` long as JSON unless metadata alone is longer.
+    """The response to one read, at most ``max_chars`` long as JSON unless metadata leaves no room for a character.
 
     ``evidence`` is the record's complete list of citations; the request's window of 20 is taken here. Where text
     would be left with too little room, excerpts go first (named in ``omitted``), then later citations
-    (``nextEvidenceOffset`` comes sooner). Raises :class:`InvalidArgument` for an offset beyond the text or inside
-    a surrogate pair.
+    (``nextEvidenceOffset`` comes sooner). ``beside`` are further members of the response. Raises
+    :class:`InvalidArgument` for an offset beyond the text or inside a surrogate pair.
     """
     if record is None:
         return {"record": None}
@@ -235,14 +237,14 @@ def record_response(
     shown: JsonObject = metadata
     room = -1
     for citations, omitted in _ever_fewer(_window(evidence, request)):
-        around = _around(request, len(citations), len(evidence), [*cut, *omitted])
+        around = {**(beside or {}), **_around(request, len(citations), len(evidence), [*cut, *omitted])}
         shown = {**metadata, "evidence": citations} if request.include_evidence else metadata
         frame = {"nextOffset": LARGEST_OFFSET, **around, "record": {**shown, _text_key(record): ""}}
         room = request.max_chars - utf16_length(_compact(frame))
         if room >= needed:
             break
     # Metadata that fills the response alone is still shown, and each window must still move on.
-    window = _fitting(remaining, room if room >= ESCAPED_CHAR_UNITS else TEXT_WINDOW_MIN)
+    window = _fitting(remaining, max(room, 0)) or _fitting(remaining, TEXT_WINDOW_MIN)
     if len(window) < len(remaining):
         around = {"nextOffset": request.offset + utf16_length(window), **around}
     return {**around, "record": {**shown, _text_key(record): window}}

@@ -36,14 +36,15 @@ def history(context: OperationContext, request: HistoryRequest, *, complete: boo
     db = context.session.store.publisher.db
     found = store_history.rows(db, context.partition, record_id=request.id, limit=request.limit, offset=request.offset)
     extent = store_history.extent(db, context.partition, record_id=request.id)
+    snapshot = f"{context.partition.kind}-{context.catalogue.origin}-history-{extent.newest}-{extent.rows}"
     answer = history_response(
         [_row(row, complete=complete) for row in found],
         total=extent.rows,
         offset=request.offset,
         git=context.git_state(),
-        snapshot=f"{context.partition.kind}-{context.catalogue.origin}-history-{extent.newest}-{extent.rows}",
+        snapshot=snapshot,
     )
-    return {**answer, "nextOffset": answer.get("nextOffset")} if complete else answer
+    return {**answer, "nextOffset": answer.get("nextOffset"), "snapshot": snapshot} if complete else answer
 
 
 def revision(context: OperationContext, request: RevisionRequest, *, complete: bool = False) -> JsonObject:

@@ -24,7 +24,7 @@ from actors.store.operations.ontology import ontology
 from actors.store.operations.recall import approved_recall
 from actors.store.operations.record import view
 from actors.store.operations.records import inventory_page
-from actors.store.operations.rows import current_snapshot
+from actors.store.operations.rows import coverage_of, current_snapshot
 from actors.store.operations.source_reads import attachment, evidence_read
 from actors.store.operations.timeline import chronicle_day, chronicle_days, chronicle_due, timeline
 from messages.json_types import JsonObject, JsonValue
@@ -75,7 +75,7 @@ def read(context: OperationContext, request: OperatorRead) -> Outcome:
         snapshot = found.get("snapshot", current_snapshot(context, None))
         found = {**found, "nextOffset": found.get("nextOffset"), "snapshot": snapshot}
     if isinstance(request, _COVERED):
-        found = {**found, "coverage": found.get("coverage", {})}
+        found = {**found, "coverage": coverage_of(context) or {}}
     if context.blocked is not None:
         found["refusal"] = refusal(context.blocked.code, context.blocked.message, dict(context.blocked.fields))
     return found
@@ -185,8 +185,9 @@ def _record(context: OperationContext, request: OperatorRecordRequest) -> Outcom
         if missing:
             return NeedEvidence(missing)
         evidence = [_citation(context, citation) for citation in found.evidence]
-    answer = record_response(_complete(context, entry, found), request, evidence=evidence)
-    return {**answer, "state": "found", "nextOffset": answer.get("nextOffset"), "evidenceTotal": len(found.evidence)}
+    beside: JsonObject = {"state": "found", "evidenceTotal": len(found.evidence)}
+    answer = record_response(_complete(context, entry, found), request, evidence=evidence, beside=beside)
+    return {**answer, "nextOffset": answer.get("nextOffset")}
 
 
 def _complete(context: OperationContext, entry: Entry, found: Record) -> CompleteRecord:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -302,6 +304,34 @@ def test_windows_of_a_record_join_to_its_text(own: Desk) -> None:
     assert "".join(pieces) == body + "\n"
 
 
+def test_max_chars_bounds_the_whole_of_a_single_record_for_operators_too(own: Desk) -> None:
+    page = own.page("Long", body=FACE * 4_000)["id"]
+    for most in (1_000, 3_000):
+        answer = own.operate("record", {"id": page, "maxChars": most})
+        assert most - 10 < utf16_length(json.dumps(answer, ensure_ascii=False, separators=(",", ":"))) <= most
+
+
+ALWAYS_PAGED: Final[tuple[tuple[str, JsonObject], ...]] = (
+    ("records", {}), ("recent", {}), ("tags", {}), ("search", {"query": "pilot"}), ("lookup", {"query": "Pilot"}),
+    ("connections", {"id": "pilot"}), ("timeline", {}), ("chronicleDay", {"date": "2026-10-01"}),
+)  # fmt: skip
+
+
+def test_next_offset_snapshot_and_coverage_are_always_there(own: Desk) -> None:
+    write_notes(own.folder(), [("p.md", page_file("pilot", "Pilot")), ("o.md", page_file("other", "Pilot other"))])
+    for torn in (0, 1):
+        for method, arguments in ALWAYS_PAGED:
+            answer = own.operate(method, arguments)
+            assert answer["nextOffset"] is None
+            assert isinstance(answer["snapshot"], str)
+            assert answer["coverage"] == ({"broken": 1} if torn else {}), method
+        history = own.operate("history")
+        assert history["nextOffset"] is None
+        first = own.operate("history", {"limit": 1})
+        assert (first["nextOffset"], first["snapshot"]) == (1, history["snapshot"])
+        write_notes(own.folder(), [("torn.md", "---\nformat: [\n---\n")])
+
+
 def test_a_missing_id_and_one_that_several_files_bear_are_told_apart_and_each_file_can_be_read(own: Desk) -> None:
     write_notes(own.folder(), [("a.md", page_file("twice", "A")), ("b.md", page_file("twice", "B"))])
     assert own.operate("record", {"id": "nobody"}) == {"record": None, "state": "missing", "files": []}
@@ -343,7 +373,7 @@ def test_history_says_of_each_row_whose_it_is_what_was_before_and_whether_the_fi
     path = own.path_of(str(page["id"]))
     path.unlink()
     answer = own.operate("history", {"id": page["id"]})
-    assert answer.keys() == {"total", "nextOffset", "git", "rows"}
+    assert answer.keys() == {"total", "nextOffset", "snapshot", "git", "rows"}
     gone, made = listed(answer, "rows")
     assert (gone["external"], gone["removed"], gone["before"]) == (True, True, page["hash"])
     assert (made["external"], made["removed"], made["before"], made["actor"]) == (False, False, None, "main")

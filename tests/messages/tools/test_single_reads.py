@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from messages.errors import InvalidArgument
@@ -117,6 +117,30 @@ def test_metadata_is_never_cut_and_reading_still_moves_on() -> None:
     assert response["record"]["aliases"] == aliases
     assert response["nextOffset"] == 256
     assert units(response) > 1_000
+
+
+def frame(padding: str) -> int:
+    """What a response with such a page takes beside its text."""
+    return units({"nextOffset": 5_000_000, **record_response(page("", fields={"f": padding}), asking())})
+
+
+@settings(max_examples=60, deadline=None)
+@example("a" * 600, 3)
+@given(st.text("a\x07é\N{SLIGHTLY SMILING FACE}", min_size=1, max_size=600), st.integers(0, 300))
+def test_max_chars_bounds_the_whole_response_wherever_one_character_still_fits(body: str, room: int) -> None:
+    view = page(body, fields={"f": "x" * (1_000 - room - frame("x") + 1)})
+    response: Any = record_response(view, asking(maxChars=1_000))
+    assert response["record"]["body"]
+    if room >= units({"c": body[0]}) - len('{"c":""}'):
+        assert units(response) <= 1_000
+
+
+def test_what_stands_beside_a_record_counts_in_the_bound_too() -> None:
+    beside: JsonObject = {"state": "found", "evidenceTotal": 1_000}
+    for body in ("x" * 5_000, "\N{SLIGHTLY SMILING FACE}" * 5_000):
+        response = record_response(page(body), asking(maxChars=1_000), beside=beside)
+        assert (response["state"], response["evidenceTotal"]) == ("found", 1_000)
+        assert 980 < units(response) <= 1_000
 
 
 @pytest.mark.parametrize(("offset", "reason"), [(2, "inside_pair"), (9, "out_of_range")])
