@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from typing import Final, Literal
+
+import pyromark
 
 TextFault = Literal["nul", "lone_surrogate"]
 
 _LINE_BREAKING: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_PARSED_MAX_BYTES: Final = 64 * 1024
 # An unclosed comment hides everything after it, as an HTML block does when Markdown is rendered.
-_HTML_COMMENT: Final = re.compile(r"<!--(?:-?>|.*?-->|.*\Z)", re.DOTALL)
+_HTML_COMMENT: Final = re.compile(rb"<!--(?:-?>|.*?-->|.*\Z)", re.DOTALL)
 
 
 def utf16_length(text: str) -> int:
@@ -62,5 +66,33 @@ def one_line(text: str) -> str:
 
 
 def without_html_comments(text: str) -> str:
-    """``text`` as a reader of the rendered page sees it: comments gone, outer white space trimmed."""
-    return _HTML_COMMENT.sub("", text).strip() if "<!--" in text else text.strip()
+    """``text`` as a reader of the rendered page sees it: comments gone, outer white space trimmed.
+
+    What looks like a comment inside code is code, and stays, in a text of at most 64 KiB: no tool saves a longer claim,
+    and a list has many rows.
+    """
+    if "<!--" not in text:
+        return text.strip()
+    written = text.encode("utf-8", "replace")
+    shown, place = list[bytes](), 0
+    code = _code_of(written.decode()) if len(written) <= _PARSED_MAX_BYTES else []
+    starts = [start for start, _ in code]
+    while (found := _HTML_COMMENT.search(written, place)) is not None:
+        around = bisect_right(starts, found.start()) - 1
+        if around >= 0 and found.start() < code[around][1]:
+            shown.append(written[place : code[around][1]])
+            place = code[around][1]
+        else:
+            shown.append(written[place : found.start()])
+            place = found.end()
+    return b"".join([*shown, written[place:]]).decode().strip()
+
+
+def _code_of(text: str) -> list[tuple[int, int]]:
+    """Where the code spans and code blocks of a Markdown text lie, in bytes of UTF-8, in order."""
+    found: list[tuple[int, int]] = []
+    for event, place in pyromark.events_with_range(text):
+        match event:
+            case {"Code": _} | {"Start": {"CodeBlock": _}}:
+                found.append((place["start"], place["end"]))
+    return found

@@ -18,7 +18,7 @@ from messages.tools._base import OFFSET_MAX
 from messages.vocabulary import CLAIM_TEXT_MAX_CHARS, HASH_PREFIX_MIN_CHARS
 
 LIST_RESPONSE_MAX_BYTES: Final = 24 * 1024
-# What stands around the rows of a list: totals, offsets, a snapshot of at most 200 characters, a Git message.
+# What stands around the rows of a list: totals, offsets, a snapshot of at most 200 characters, coverage.
 LIST_FRAME_BYTES: Final = 1024
 ROWS_MAX_BYTES: Final = LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES
 """What the rows of an agent's list may take."""

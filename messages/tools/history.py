@@ -15,7 +15,7 @@ from messages.json_types import JsonObject
 from messages.pieces import Bool, Choice, Integer, RecordId, Uuid, refused
 from messages.text import clip_utf16, utf16_length
 from messages.tools._base import READ_CHARS_DEFAULT, Offset, ReadChars, ToolRequest
-from messages.tools._rows import ROWS_MAX_BYTES, paging, rows_within
+from messages.tools._rows import ROWS_MAX_BYTES, json_bytes, paging, rows_within
 from messages.tools.receipts import git_beside
 from messages.tools.records import text_from
 from messages.tools.status import GitState
@@ -133,9 +133,10 @@ def history_response(
 
     Newest first, so a write between two pages moves every row on: pages of one ``snapshot`` join without a repeat.
     """
-    shown = rows_within((row.to_json() for row in rows), max_bytes)
+    checkpoint = git.to_json()
+    shown = rows_within((row.to_json() for row in rows), max_bytes - json_bytes(checkpoint))
     page = paging(offset=offset, returned=len(shown), total=total, snapshot=snapshot)
-    return {"total": total, **page, "git": git.to_json(), "rows": shown}
+    return {"total": total, **page, "git": checkpoint, "rows": shown}
 
 
 def revision_response(row: HistoryRow, content: str, request: RevisionRequest) -> JsonObject:

@@ -95,7 +95,7 @@ def agent_receipt(complete: JsonObject, git: GitState | None = None) -> JsonObje
 
 def git_beside(git: GitState) -> JsonObject:
     """``{state, message}`` as it stands beside a receipt; the number of pending checkpoints is status's alone."""
-    return {"state": git.state} if git.message is None else {"state": git.state, "message": git.message}
+    return {"state": git.state} if git.message is None else {"state": git.state, "message": git.shown_message}
 
 
 def same_title_rejection(existing: ExistingPage) -> JsonObject:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from messages.json_types import JsonObject
+from messages.text import clip_utf16, one_line
 from messages.tools._base import ToolRequest
+
+GIT_MESSAGE_MAX_CHARS: Final = 500
 
 
 class StatusRequest(ToolRequest):
@@ -24,10 +27,15 @@ class GitState:
     pending: int = 0
     message: str | None = None
 
+    @property
+    def shown_message(self) -> str | None:
+        """The message on one line, which may quote what Git said at length, cut to :data:`GIT_MESSAGE_MAX_CHARS`."""
+        return None if self.message is None else clip_utf16(one_line(self.message), GIT_MESSAGE_MAX_CHARS)
+
     def to_json(self) -> JsonObject:
         shown: JsonObject = {"state": self.state, "pending": self.pending}
         if self.message is not None:
-            shown["message"] = self.message
+            shown["message"] = self.shown_message
         return shown
 
 

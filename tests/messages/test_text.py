@@ -64,6 +64,13 @@ def test_a_line_break_or_control_character_ends_the_line(breaking: str) -> None:
         ("a<!--->b", "ab"),
         ("a <!-- b --> c <!-- d --> e", "a  c  e"),
         ("a --> b", "a --> b"),
+        ("Write `<!-- more -->` <!-- not this --> there", "Write `<!-- more -->`  there"),
+        ("é `` <!-- ` --> `` <!-- x -->😀", "é `` <!-- ` --> `` 😀"),
+        ("```html\n<!-- a -->\n```\n<!-- b -->c", "```html\n<!-- a -->\n```\nc"),
+        ("~~~\n<!-- open\n~~~\nc <!-- d -->", "~~~\n<!-- open\n~~~\nc"),
+        ("a\n\n    <!-- code -->\n\nb", "a\n\n    <!-- code -->\n\nb"),
+        ("`a <!-- b", "`a"),
+        ("a <!-- `b` --> `c`", "a  `c`"),
         (" a ", "a"),
     ],
 )
@@ -73,3 +80,5 @@ def test_html_comments_are_not_shown(text: str, shown: str) -> None:
 
 def test_many_unclosed_comments_cost_no_more_than_their_length() -> None:
     assert without_html_comments("a" + "<!--" * 200_000) == "a"
+    spans = "`<!--`" * 10_000
+    assert without_html_comments(spans) == spans

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from messages.errors import InvalidArgument, NotFound, PublicationPending
 from messages.json_types import JsonObject, JsonValue
-from messages.tools import GitState
+from messages.text import is_one_line, utf16_length
+from messages.tools import GitState, json_bytes
 from storage import faults
 from tests.kit.store import (
     GROUP_PARTITION,
@@ -341,3 +342,21 @@ def test_the_history_of_a_broken_and_mended_file_keeps_every_text(desk: Desk) ->
 def test_texts_of_other_records_never_appear_in_a_history_row(desk: Desk) -> None:
     write_note(desk.folder(), "c.md", claim_file("c1", "secret words"))
     assert "secret" not in str(desk.call("history"))
+
+
+def test_what_git_says_at_length_is_cut_and_the_list_stays_within_24_kib(desk: Desk) -> None:
+    for number in range(90):
+        desk.page(f"Page {number}", requestId=request_id(number))
+    for letter in ("x", "\N{CJK UNIFIED IDEOGRAPH-6587}", "\x07", "\n", "\N{SLIGHTLY SMILING FACE}"):
+        desk.git = GitState("pending", 3, f"The checkpoint failed. Git said: {letter * 2_000}")
+        answers = {tool: desk.call(tool, {"limit": 100} if tool == "history" else {}) for tool in ("history", "status")}
+        answers["mutation"] = desk.call("mutation", {"requestId": request_id(1), "includeFiles": False})
+        for tool, answer in answers.items():
+            git = answer["git"]
+            assert isinstance(git, dict)
+            message = git["message"]
+            assert isinstance(message, str)
+            assert message.startswith("The checkpoint failed. Git said:")
+            assert utf16_length(message) <= 500
+            assert is_one_line(message)
+            assert json_bytes(answer) <= (24 if tool == "history" else 4) * 1024, tool

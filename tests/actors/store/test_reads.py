@@ -525,6 +525,14 @@ def test_html_comments_are_left_out_of_a_claim_row_and_long_text_is_marked_trunc
     assert (second["truncated"], second["text"]) == (True, "x" * 3_999)
 
 
+def test_what_looks_like_a_comment_inside_code_stays_in_a_claim_row(desk: Desk) -> None:
+    text = "Cut the excerpt with `<!-- more -->` <!-- said twice --> in the post."
+    saved = items_of(desk.remember(text))[0]["id"]
+    [row] = rows(desk.call("records", {"kind": "claim"}), "records")
+    assert row["text"] == "Cut the excerpt with `<!-- more -->`  in the post."
+    assert desk.record(saved)["text"] == text
+
+
 def test_pages_of_the_inventory_join_to_all_records_and_stay_within_24_kib(desk: Desk) -> None:
     write_notes(
         desk.folder(),
