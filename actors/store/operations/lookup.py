@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.filters import passes
@@ -18,7 +18,7 @@ def lookup(context: OperationContext, request: LookupRequest, shape: Shape = AGE
     A merged page stands for the page it was merged into. Ids are case-sensitive and borne by one record; names are
     compared by lookup's normalisation.
     """
-    found = [entry for entry in resolve_name(context, request.query) if passes(context, entry, request)]
+    found = resolve_name(context, request.query, lambda entry: passes(context, entry, request))
     window = found[request.offset : request.offset + request.limit]
     rows = [shape.row(context, entry, context.session.load(entry), titled=True) for entry in window]
     return lookup_response(
@@ -31,15 +31,22 @@ def lookup(context: OperationContext, request: LookupRequest, shape: Shape = AGE
     )
 
 
-def resolve_name(context: OperationContext, query: str) -> list[Entry]:
-    """The records that ``query`` identifies, an id before names, merge redirects followed, each once."""
-    catalogue = context.catalogue
-    bearers = catalogue.by_id(query.strip())
+def resolve_name(context: OperationContext, query: str, wanted: Callable[[Entry], bool]) -> list[Entry]:
+    """The wanted records that ``query`` identifies, an id before names, merge redirects followed, each once.
+
+    An id that is borne by a record that is not wanted, or by several files, hides no record of that name: whoever
+    hears that it is missing may create it again.
+    """
+    bearers = context.catalogue.by_id(query.strip())
     # An id that several files bear identifies none of them.
-    named: Iterable[Entry] = bearers if len(bearers) == 1 else () if bearers else catalogue.by_name(query)
+    by_id = _ends(context, bearers, wanted) if len(bearers) == 1 else []
+    return by_id or _ends(context, context.catalogue.by_name(query), wanted)
+
+
+def _ends(context: OperationContext, entries: Iterable[Entry], wanted: Callable[[Entry], bool]) -> list[Entry]:
     found: dict[int, Entry] = {}
-    for entry in named:
-        target = catalogue.follow_merges(entry)
-        if target is not None:
+    for entry in entries:
+        target = context.catalogue.follow_merges(entry)
+        if target is not None and wanted(target):
             found.setdefault(target.row, target)
     return list(found.values())

@@ -306,6 +306,27 @@ def test_an_id_wins_over_titles_and_ids_are_case_sensitive(desk: Desk) -> None:
     assert ids(desk.call("lookup", {"query": "mercury"})) == ["m2"]
 
 
+def test_an_id_of_a_record_that_is_not_asked_for_hides_no_page_of_that_name(desk: Desk) -> None:
+    hiding: dict[str, list[tuple[str, str]]] = {
+        "a withdrawn page": [("h.md", page_file("Mercury", "Was", lifecycle="withdrawn"))],
+        "a fixture": [("h.md", page_file("Mercury", "Was", fixture=True))],
+        "a merge that leads nowhere": [("h.md", page_file("Mercury", "Was", lifecycle="merged", merged_into="gone"))],
+        "two files": [("h.md", page_file("Mercury", "One")), ("i.md", page_file("Mercury", "Two"))],
+    }
+    write_note(desk.folder(), "c.md", claim_file("c", "It orbits.", entities=["m2"]))
+    write_note(desk.folder(), "p.md", page_file("m2", "Mercury"))
+    for how, notes in hiding.items():
+        write_notes(desk.folder(), notes)
+        answer = desk.call("lookup", {"query": "Mercury"})
+        assert (answer["state"], ids(answer)) == ("found", ["m2"]), how
+        for path, _ in notes:
+            (desk.folder() / path).unlink()
+    write_note(desk.folder(), "h.md", claim_file("Mercury", "A claim with a name for its id."))
+    assert ids(desk.call("lookup", {"query": "Mercury"})) == ["Mercury"]
+    assert ids(desk.call("lookup", {"query": "Mercury", "kind": "page"})) == ["m2"]
+    assert [row["id"] for row in rows(desk.call("timeline", {"subject": "Mercury"}), "entries")] == ["c"]
+
+
 def test_an_id_that_two_files_bear_identifies_nothing(desk: Desk) -> None:
     write_notes(desk.folder(), [("a.md", page_file("twice", "A")), ("b.md", page_file("twice", "B"))])
     assert desk.call("lookup", {"query": "twice"})["state"] == "missing"
