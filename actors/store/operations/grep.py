@@ -15,8 +15,8 @@ from storage.records import bound_ms
 from storage.search import ParsedQuery, SearchFilters, SearchQuery, TimeField, excerpt, parse_query
 from storage.state.catalogue_reader import Entry
 
-REPLACED_MAX: Final = 50
-"""Superseded matches whose replacements are looked for, best first."""
+REPLACED_MAX: Final = 550
+"""Superseded matches whose replacements are looked for, best first: as many rows as offsets and limits reach."""
 
 
 def grep(context: OperationContext, request: GrepRequest, shape: Shape = AGENT) -> Outcome:

@@ -343,6 +343,26 @@ def test_replacements_follow_behind_a_full_last_page_of_direct_hits(desk: Desk) 
     assert len(seen) == 4
 
 
+def test_every_matching_superseded_record_leads_to_its_replacement_however_many_there_are(desk: Desk) -> None:
+    """Those whose replacement is gone take no place of those whose replacement is current."""
+    for number in range(70):
+        lifecycle = "withdrawn" if number < 55 else "active"
+        quay = "quay " * (70 - number)  # what leads nowhere matches best
+        was = claim_file(f"o{number}", quay, lifecycle="superseded", superseded_by=f"n{number}")
+        write_note(desk.folder(), f"o{number}.md", was)
+        write_note(desk.folder(), f"n{number}.md", claim_file(f"n{number}", "Harbor.", lifecycle=lifecycle))
+    seen: list[JsonValue] = []
+    arguments: JsonObject = {"query": "quay", "limit": 10}
+    while True:
+        answer = desk.call("grep", arguments)
+        assert answer["total"] == 0
+        seen += ids(answer)
+        if "nextOffset" not in answer:
+            break
+        arguments = {**arguments, "offset": answer["nextOffset"]}
+    assert sorted(map(str, seen)) == [f"n{number}" for number in range(55, 70)]
+
+
 @pytest.mark.parametrize("keys", [{"lifecycle": "withdrawn"}, {"fixture": True}, {"expires_at": "2026-10-02"}])
 def test_an_end_of_the_chain_that_is_not_current_gives_nothing(desk: Desk, keys: JsonObject) -> None:
     corrected(desk)
