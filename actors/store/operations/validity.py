@@ -49,10 +49,12 @@ def judged_beside_others(context: OperationContext, entry: Entry, record: Record
         case "relationship":
             return validate_relationship(ontology, record.label, record.from_id, record.to_id, record.fields, resolve)
         case "claim":
+            named: dict[str, str | None] = {f"entities[{index}]": page for index, page in enumerate(record.entities)}
+            named |= {"owner": record.owner, "source_page": record.source_page}
             return [
-                Finding("reference_missing", f"entities[{index}]", "names no existing page", "note")
-                for index, page in enumerate(record.entities)
-                if resolve(page) is None
+                Finding("reference_missing", field, "names no existing page", "note")
+                for field, page in named.items()
+                if page is not None and resolve(page) is None
             ]
 
 

@@ -176,6 +176,18 @@ def test_validation_issues_are_shown_on_the_record_that_has_them(desk: Desk) -> 
     ]
 
 
+def test_every_page_that_a_claim_names_and_that_is_not_there_is_an_issue(desk: Desk) -> None:
+    claim = claim_file("c", "It opens.", entities=["p", "gone"], owner="gone", source_page="w")
+    withdrawn = page_file("w", "Was", lifecycle="withdrawn")
+    write_notes(desk.folder(), [("c.md", claim), ("p.md", page_file("p", "Port")), ("w.md", withdrawn)])
+    issues = desk.record("c")["issues"]
+    assert isinstance(issues, list)
+    named = [(issue["code"], issue["field"]) for issue in issues if isinstance(issue, dict)]
+    assert named == [("reference_missing", field) for field in ("entities[1]", "owner", "source_page")]
+    write_note(desk.folder(), "c.md", claim_file("c", "It opens.", entities=["p"], owner="p", source_page="p"))
+    assert "issues" not in desk.record("c")
+
+
 @pytest.mark.parametrize("max_chars", [1_000, 2_345, 12_000, 48_000])
 @pytest.mark.parametrize("text", ["plain words ", 'quotes " and \\ and \n', "🙂", "\x01"])
 def test_windows_join_to_the_whole_text_and_none_is_larger_than_max_chars(
