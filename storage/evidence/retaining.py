@@ -18,7 +18,7 @@ import stat
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -272,10 +272,11 @@ def note(
     partition: Partition,
     upload: Upload,
     *,
-    fence: AbstractContextManager[object],
     check: Callable[[], None],
 ) -> None:
-    """Commit how far an upload has come, under the caller's fence; ``check`` raises when the right to save has ended.
+    """Commit how far an upload has come; ``check`` raises when the right to save has ended.
+
+    Whoever calls this holds the commit fence, since before the first byte or name of it was written.
 
     One that is retained is durable when this returns, and citable. Of one that is received the row may be lost with
     the power, never be ahead of its bytes.
@@ -284,7 +285,7 @@ def note(
         transaction = publisher.transaction(full=False, point="upload")
     else:
         transaction = publisher.transaction(full=True, point="retain")
-    with fence, transaction:
+    with transaction:
         check()
         uploads.put(publisher.db, partition, upload)
 

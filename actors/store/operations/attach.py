@@ -98,22 +98,26 @@ def _as_on_disk(context: OperationContext, upload: Upload) -> Upload:
 
 
 def _take(context: OperationContext, request: AttachRequest, upload: Upload, chunk: bytes) -> Upload:
-    """Write a new chunk behind what was received, synced, and commit how far the upload has come."""
+    """Write a new chunk behind what was received, synced, and commit how far the upload has come.
+
+    All of it under the commit fence: once a revocation has returned, no byte of an upload is kept either.
+    """
     _require_writable(context, request)
-    with reported("keep the chunk"):
-        try:
-            shelf_of(context, request.request_id).write_chunk(chunk, upload.received)
-        except UnsafeFile as unsafe:
-            raise InvalidArgument(
-                "The received file was replaced by something that is no plain file; begin anew with a new requestId.",
-                field="requestId",
-                reason=unsafe.reason,
-            ) from None
     end = upload.received + len(chunk)
     size = end if request.final else None
     noted = replace(upload, received=end, size=size, at=context.now_ms * 1_000_000)
-    publisher = context.session.store.publisher
-    note(publisher, context.partition, noted, fence=context.fence(), check=context.check)
+    with context.fence():
+        with reported("keep the chunk"):
+            try:
+                shelf_of(context, request.request_id).write_chunk(chunk, upload.received)
+            except UnsafeFile as unsafe:
+                raise InvalidArgument(
+                    "The received file was replaced by something that is no plain file; begin anew with a new "
+                    "requestId.",
+                    field="requestId",
+                    reason=unsafe.reason,
+                ) from None
+        note(context.session.store.publisher, context.partition, noted, check=context.check)
     return noted
 
 

@@ -63,24 +63,6 @@ def retain(context: OperationContext, upload: Upload, staged: Staged) -> Outcome
     existing = None if staged.name == final_name(upload) else _existing(context, staged.sha256, own)
     if isinstance(existing, NeedEvidence):
         return existing
-    context.check()
-    if existing is None:
-        with reported("retain the source"):
-            try:
-                shelf.place(context.session.store.publisher.can, staged, final_name(upload))
-            except UnsafeFile as unsafe:
-                raise StorageError(
-                    "The source was replaced by something that is no plain file; repeat the call, or attach under a "
-                    "new requestId.",
-                    reason=unsafe.reason,
-                    path=own,
-                ) from None
-            except FileExistsError:
-                raise StorageError(
-                    "Another file has the name that the source is to get; remove it, or attach under a new requestId.",
-                    reason="taken",
-                    path=own,
-                ) from None
     done = replace(
         upload,
         received=staged.size,
@@ -89,9 +71,33 @@ def retain(context: OperationContext, upload: Upload, staged: Staged) -> Outcome
         path=existing or own,
         at=context.now_ms * 1_000_000,
     )
-    publisher = context.session.store.publisher
-    note(publisher, context.partition, done, fence=context.fence(), check=context.check)
+    # The name too: it is what a reader of the vault sees, and must not follow a revocation.
+    with context.fence():
+        context.check()
+        if existing is None:
+            _place(context, shelf, staged, own)
+        note(context.session.store.publisher, context.partition, done, check=context.check)
     return attached(context, done)
+
+
+def _place(context: OperationContext, shelf: Shelf, staged: Staged, own: str) -> None:
+    """Give a complete source its name. Raises ``StorageError`` where it cannot have it."""
+    with reported("retain the source"):
+        try:
+            shelf.place(context.session.store.publisher.can, staged, own.rpartition("/")[2])
+        except UnsafeFile as unsafe:
+            raise StorageError(
+                "The source was replaced by something that is no plain file; repeat the call, or attach under a "
+                "new requestId.",
+                reason=unsafe.reason,
+                path=own,
+            ) from None
+        except FileExistsError:
+            raise StorageError(
+                "Another file has the name that the source is to get; remove it, or attach under a new requestId.",
+                reason="taken",
+                path=own,
+            ) from None
 
 
 def attached(context: OperationContext, upload: Upload) -> Outcome:
