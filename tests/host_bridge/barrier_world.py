@@ -144,6 +144,20 @@ class World:
         finally:
             go_on.set()
 
+    def breaks(self, tool: str, arguments: JsonObject, moment: Moment, error: Exception) -> bool:
+        """Run a call that meets an error at a moment, to its answer; false if it ended without coming by."""
+        left = [moment.number]
+
+        def fail(point: str) -> None:
+            if point == moment.point and serves() and left[0]:
+                left[0] -= 1
+                if not left[0]:
+                    raise error
+
+        with faults.installed(fail):
+            self.host.answer(self.send(tool, arguments))
+        return not left[0]
+
     def revoke_meanwhile(self, go_on: threading.Event) -> tuple[int, JsonObject, bool]:
         """Revoke while a call stands; the place and the text of the answer, and whether it came at once.
 

@@ -9,14 +9,26 @@ exhaustive one every point of every kind of call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.host_bridge.barrier_world import READS, SAVES, Moment, Prepare, World, inhabited
-from tests.host_bridge.test_barrier import CODES, code
+from actors.store import tree
+from actors.supervision import ActorSettings, RestartPolicy
+from host_bridge.bridge import KnowledgeBridge
+from tests.host_bridge.barrier_world import READS, SAVES, Moment, Prepare, World, inhabited, visible
+from tests.host_bridge.test_barrier import CODES, code, end_a_run, revoke
 from tests.kit.leaks import nothing_left
+from tests.kit.store import open_bridge, total
+from tests.tree import CHECKOUT
 
 PHASES: Final = {
     "find the store as it was opened": ("open.vault", "open.database", "open.manifest"),
@@ -126,6 +138,116 @@ def test_a_read_that_stands_in_any_phase_when_the_revocation_is_answered_hands_n
     judge(world, one_of_each(moments, READS))
 
 
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+ERRORS: Final[dict[str, Callable[[], Exception]]] = {
+    "a full disk": lambda: OSError(errno.ENOSPC, "No space left on device"),
+    "a defect": lambda: RuntimeError("a defect of ours"),
+}
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world whose lane comes back at once however often it crashes: how often it may is no matter here."""
+    patient = RestartPolicy(restarts=100_000, first_delay=0.0, longest_delay=0.0)
+    with pytest.MonkeyPatch.context() as patch, nothing_left():
+        patch.setattr(tree, "ActorSettings", partial(ActorSettings, restarts=patient))
+        patch.setattr(tree, "STORE_RESTARTS", patient)
+        with inhabited(tmp_path_factory.mktemp("fragile")) as made:
+            yield made
+
+
+def endured(world: World, kind: str, moment: Moment, error: Exception) -> bool:
+    """A call meets an error, then the grant is taken away; false when the call did not come by."""
+    world.host.grant()
+    world.forget_answers()
+    tool, arguments = {**SAVES, **READS}[kind](world)
+    met = world.breaks(tool, arguments, moment, error)
+    revoking = world.host.revoke()
+    assert "result" in world.host.ask("access.grants.list", {"agent": "main"})
+    at_once = world.host.answered(revoking)
+    after = world.visible()
+    world.rest()  # what the error left behind is finished or taken back
+    place, message = world.host.answer(revoking)
+    assert "result" in message
+    if at_once:
+        assert world.visible() == after, "nothing landed after the answer to the revocation"
+    settled = world.visible()
+    world.claim()
+    assert len(settled[0]) + 2 == len(world.visible()[0]), "the owner's claim and its excerpt, and nothing else"
+    assert not any(world.host.private[place + 1 :]), "no private byte followed"
+    return met
+
+
+def endure(world: World, cases: list[tuple[str, Moment]], error: str) -> None:
+    missed = [(kind, moment) for kind, moment in cases if not endured(world, kind, moment, ERRORS[error]())]
+    assert len(missed) <= len(cases) // 4, missed
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_revocation_after_an_error_inside_the_fence_of_a_save_is_followed_by_nothing(
+    fragile: World, moments: dict[str, list[Moment]], error: str
+) -> None:
+    endure(fragile, [case for case in one_of_each(moments, SAVES) if case[1].inside], error)
+
+
+# --- the process dies -------------------------------------------------------------------------------------------------
+
+CHILD: Final = """
+import os, signal, sys
+from pathlib import Path
+from storage import faults
+from tests.host_bridge.barrier_world import SAVES, inhabited, serves
+
+state_dir, kind, point, number = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+left = [number]
+
+def kill(reached):
+    if reached == point and serves():
+        left[0] -= 1
+        if not left[0]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+with inhabited(state_dir) as world:
+    world.host.grant()
+    tool, arguments = SAVES[kind](world)
+    with faults.installed(kill):
+        world.host.answer(world.send(tool, arguments))
+"""
+
+
+def killed(place: Path, kind: str, moment: Moment) -> bool:
+    """Whether a process of its own met its death at a moment of a save."""
+    child = subprocess.run(
+        [sys.executable, "-P", "-c", CHILD, str(place), kind, moment.point, str(moment.number)],
+        cwd=CHECKOUT, env={**os.environ, "PYTHONPATH": str(CHECKOUT)}, timeout=60, check=False,
+    )  # fmt: skip
+    assert child.returncode in (0, -signal.SIGKILL)
+    return child.returncode != 0
+
+
+def revoked_after_death(place: Path, take_away: Callable[[KnowledgeBridge], None]) -> None:
+    """Take access away as the first thing that another process does: by then the store is as it stays."""
+    with open_bridge(place) as bridge:
+        take_away(bridge)
+        after = visible(place)
+        total(bridge)
+        assert visible(place) == after, "nothing landed after the answer to the revocation"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("take_away", [revoke, end_a_run])
+@pytest.mark.parametrize("point", ["accept.commit", "accept.commit.after", "place.file.after", "settle.commit"])
+def test_a_revocation_after_a_death_in_the_middle_of_a_merge_is_followed_by_nothing(
+    tmp_path: Path, point: str, take_away: Callable[[KnowledgeBridge], None]
+) -> None:
+    assert killed(tmp_path, "a merge", Moment(point, 1, inside=True))
+    revoked_after_death(tmp_path, take_away)
+
+
+# --- every point of every kind ----------------------------------------------------------------------------------------
+
+
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", [*SAVES, *READS])
@@ -133,3 +255,27 @@ def test_a_call_that_stands_at_any_point_is_over_or_refused_when_the_revocation_
     world: World, moments: dict[str, list[Moment]], kind: str
 ) -> None:
     judge(world, [(kind, moment) for moment in every_point(moments[kind])])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("kind", SAVES)
+def test_a_revocation_after_an_error_at_any_point_of_a_save_is_followed_by_nothing(
+    fragile: World, moments: dict[str, list[Moment]], kind: str, error: str
+) -> None:
+    endure(fragile, [(kind, moment) for moment in every_point(moments[kind])], error)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("kind", ["a merge", "an original"])
+def test_a_revocation_after_a_death_at_any_point_of_a_save_is_followed_by_nothing(
+    tmp_path: Path, moments: dict[str, list[Moment]], kind: str
+) -> None:
+    met = 0
+    for number, moment in enumerate(moment for moment in every_point(moments[kind]) if moment.inside):
+        place = tmp_path / str(number)
+        met += killed(place, kind, moment)
+        revoked_after_death(place, revoke if number % 2 else end_a_run)
+    assert met
