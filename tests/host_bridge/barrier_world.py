@@ -19,7 +19,7 @@ from host_bridge.bridge import KnowledgeBridge
 from messages.json_types import JsonObject, JsonValue
 from storage import faults
 from storage.evidence import PARTIAL_NAME
-from tests.host_bridge.test_barrier import AUDIENCE, SECRET, Host, granted
+from tests.host_bridge.test_barrier import SECRET, Host, granted
 from tests.kit.actors import eventually
 from tests.kit.sources import chunk
 from tests.kit.store import MAIN, items_of, only_store, open_bridge, remembering
@@ -62,7 +62,7 @@ class World:
 
     def send(self, tool: str, arguments: JsonObject) -> int:
         """Begin a call of the conversation."""
-        return self.host.send("tools.call", {"tool": tool, "arguments": arguments, "audience": AUDIENCE})
+        return self.host.call(tool, arguments)
 
     def own(self, tool: str, **arguments: JsonValue) -> JsonObject:
         """The same for the owner, answered; a write gets its request id."""

@@ -40,7 +40,7 @@ PHASES: Final = {
     "note how far it came": ("upload.begin", "upload.commit"),
     "look at an original": ("upload.open", "upload.read", "upload.stat", "upload.list"),
     "retain an original": ("upload.place", "retain."),
-    "look at what is replaced": ("open.folder", "target."),
+    "look at names and what is replaced": ("open.folder", "target.", "session."),
     "stage": ("stage.", "manifest.stage"),
     "accept": ("accept.",),
     "place": ("place.", "manifest.place", "manifest.displaced", "manifest.stat"),
@@ -61,9 +61,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def moments(world: World) -> dict[str, list[Moment]]:
-    """Of each kind of call, every moment that it passed once."""
+    """Of each kind of call, every moment that it passes, but for what only the first of its kind does."""
     world.host.grant()
-    return {kind: world.trace(*prepare(world)) for kind, prepare in {**SAVES, **READS}.items()}
+    kinds = {**SAVES, **READS}
+    warm = {kind: world.trace(*prepare(world)) for kind, prepare in kinds.items()}
+    assert all(warm.values())
+    return {kind: world.trace(*prepare(world)) for kind, prepare in kinds.items()}
 
 
 def one_of_each(moments: dict[str, list[Moment]], kinds: dict[str, Prepare]) -> list[tuple[str, Moment]]:
