@@ -21,7 +21,9 @@ from typing import Final
 
 import pytest
 
+from actors import runtime
 from actors.store import tree
+from actors.store.settings import StoreSettings
 from actors.supervision import ActorSettings, RestartPolicy
 from host_bridge.bridge import KnowledgeBridge
 from tests.host_bridge.barrier_world import READS, SAVES, Moment, Prepare, World, inhabited, visible
@@ -55,8 +57,12 @@ def phase_of(point: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with nothing_left(), inhabited(tmp_path_factory.mktemp("points")) as made:
-        yield made
+    """A world whose lane does nothing by itself, so that what it passes belongs to a call."""
+    idle = partial(StoreSettings, tick=3_600.0)
+    with pytest.MonkeyPatch.context() as patch, nothing_left():
+        patch.setattr(runtime, "StoreSettings", idle)
+        with inhabited(tmp_path_factory.mktemp("points")) as made:
+            yield made
 
 
 @pytest.fixture(scope="module")
