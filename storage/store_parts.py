@@ -31,7 +31,7 @@ def missing_parts(layout: StoreLayout) -> tuple[Part, ...]:
 
 
 def was_interrupted(layout: StoreLayout) -> bool:
-    """Whether the database was last used by a process that died: closing it removes its log.
+    """Whether the store may hold something unfinished: only a clean stop removes the database's log.
 
     Meaningful for a store that nobody has open.
     """

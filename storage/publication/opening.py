@@ -294,6 +294,9 @@ def _open_database(folder: Path, vfs: str | None) -> Database:
     try:
         if not schema.check_version(db):
             raise StoreUnavailable("the store was never completely created; create it again")
+        # Only a clean stop takes it away: whoever takes access away sees by it which stores may hold a save that is
+        # not in place, and opens those alone.
+        db.keep_log(True)
     except BaseException:
         db.close()
         raise

@@ -396,6 +396,7 @@ class Publisher:
                 return False
             with self._state.transaction(full=True, point="clean"):
                 self._state.db.execute("UPDATE meta SET clean = 1")
+            self._state.db.keep_log(False)
         except (OSError, KnowledgeError, CommitUncertain) as error:
             log.warning("store could not be closed cleanly", extra={"error": type(error).__name__})
             return False

@@ -112,6 +112,7 @@ class StoreState:
             with suppress(Exception):
                 self.db.close()
             self.db = Database.open(self.folder / DATABASE_NAME, point_prefix="state", vfs=self.vfs)
+            self.db.keep_log(True)
             with self.db.transaction(full=True, point="reopen"):
                 self.require_current()
                 self.db.execute("UPDATE meta SET cuts = cuts + 1")

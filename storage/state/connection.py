@@ -13,6 +13,7 @@ Source: WRITE-PATH.md holes 6, 21, 24; decisions.md section 4 (erasure shapes st
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -219,6 +220,16 @@ class Database:
         """The schema version that the file carries; 0 for a new file."""
         row = self.query_one("PRAGMA user_version")
         return int(row[0]) if row else 0
+
+    def keep_log(self, keep: bool) -> None:
+        """Whether the write-ahead log, emptied, stays beside the database when its last connection is closed.
+
+        By itself SQLite removes it then, as after a clean stop.
+        """
+        self._check_usable()
+        wanted = ctypes.c_int(keep)
+        with _typed(self.path):
+            self._connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(wanted))
 
     def interrupt(self) -> None:
         """Make the running statement fail. Any thread."""
