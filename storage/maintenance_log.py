@@ -8,12 +8,14 @@ Source: decisions.md section 5 (Maintenance).
 
 from __future__ import annotations
 
+import os
 from typing import Final, cast
 
 import orjson
 
 from messages.errors import StoreUnavailable
 from messages.json_types import JsonObject
+from storage.faults import effect
 from storage.layout import Layout
 from storage.state.connection import Database, StorageCorrupt
 
@@ -21,6 +23,7 @@ FORMAT_NEEDED: Final = 2
 
 FAULT_POINTS: Final = (
     ("maintenance.open", "opening registry.sqlite for what maintenance remembers"),
+    ("maintenance.look", "looking whether registry.sqlite is still the file that is open"),
     ("maintenance.statement", "one statement on what maintenance remembers"),
     ("maintenance.rollback", "rolling a failed change of it back"),
     ("maintenance.close", "closing registry.sqlite after maintenance"),
@@ -32,10 +35,12 @@ FAULT_POINTS: Final = (
 class MaintenanceLog:
     """The open log of one state directory."""
 
-    __slots__ = ("_database",)
+    __slots__ = ("_database", "_file", "_layout")
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, layout: Layout, database: Database) -> None:
+        self._layout = layout
         self._database = database
+        self._file = _file_of(layout)
 
     @classmethod
     def open(cls, layout: Layout) -> MaintenanceLog:
@@ -47,7 +52,7 @@ class MaintenanceLog:
         if database.user_version() < FORMAT_NEEDED:
             database.close()
             raise StoreUnavailable("The registry is not ready yet; try again.", reason="registry_missing", retry="safe")
-        return cls(database)
+        return cls(layout, database)
 
     def next_at(self, rule: str) -> int | None:
         """When the next run is due (UTC milliseconds), if that was reckoned from this rule."""
@@ -82,9 +87,22 @@ class MaintenanceLog:
                 (_json(result), vault_id),
             )
 
+    def in_place(self) -> bool:
+        """Whether ``registry.sqlite`` is still the file that is open: one that was made anew is another."""
+        return self._file is not None and _file_of(self._layout) == self._file
+
     def close(self) -> None:
         """Close the connection; idempotent."""
         self._database.close()
+
+
+def _file_of(layout: Layout) -> tuple[int, int] | None:
+    with effect("maintenance.look"):
+        try:
+            found = os.stat(layout.registry)
+        except FileNotFoundError:
+            return None
+    return found.st_dev, found.st_ino
 
 
 def _json(value: JsonObject) -> str:

@@ -395,6 +395,10 @@ class Maintenance(GuardedActor):
 
     def _opened_log(self) -> MaintenanceLog:
         """Raises ``StoreUnavailable`` while there is no registry."""
+        if self._log is not None and not self._log.in_place():
+            # The registry was made anew: what is noted in the old one nobody would read.
+            self._log.close()
+            self._log = None
         if self._log is None:
             self._log = MaintenanceLog.open(self._layout)
         return self._log

@@ -11,6 +11,8 @@ from messages.json_types import JsonObject
 from storage.layout import Layout
 from storage.maintenance_log import MaintenanceLog
 from storage.registry import Isolated, Registry
+from storage.registry_audit import By
+from storage.registry_recovery import rebuild
 
 
 def test_a_schedule_a_run_and_results_are_there_after_a_restart(tmp_path: Path) -> None:
@@ -55,3 +57,18 @@ def test_the_log_never_creates_a_registry(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         MaintenanceLog.open(layout)
     assert list(layout.root.iterdir()) == []
+
+
+def test_a_log_knows_when_the_registry_was_made_anew(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    Registry.open(layout, at=1).close()
+    log = MaintenanceLog.open(layout)
+    assert log.in_place()
+    layout.registry.rename(layout.registry.with_name("aside"))
+    assert not log.in_place()
+    rebuild(layout, [], By("a test", "test", 1))
+    assert not log.in_place()
+    log.close()
+    log = MaintenanceLog.open(layout)
+    assert log.in_place()
+    log.close()

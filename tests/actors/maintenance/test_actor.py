@@ -23,7 +23,10 @@ from messages.envelope import Cancellation, Deadline
 from messages.errors import DeadlineExceeded, KnowledgeError, Quarantined, StoreUnavailable
 from messages.json_types import JsonObject
 from storage.layout import Layout, StoreLayout
+from storage.maintenance_log import MaintenanceLog
 from storage.registry import Isolated, Registry
+from storage.registry_audit import By
+from storage.registry_recovery import rebuild
 from tests.kit.scheduler import VirtualScheduler
 
 DAY = 24 * 3_600.0
@@ -393,3 +396,19 @@ def test_without_a_registry_there_is_nothing_to_do_and_nothing_is_created(tmp_pa
             house.ask(tree, RunMaintenance())
     assert (report["lastRun"], report["stores"]) == (None, [])
     assert not layout.root.exists()
+
+
+def test_what_is_noted_after_the_registry_was_made_anew_is_in_the_new_one(house: House) -> None:
+    with house.tree() as tree:
+        house.ask(tree, RunMaintenance())
+        house.scheduler.advance(60)
+        house.layout.registry.rename(house.layout.registry.with_name("aside"))
+        by = By("a test", "test", 1)
+        rebuild(house.layout, [(each, house.layout.new_store(each).root, None) for each in house.stores], by)
+        assert house.report(tree)["lastRun"] is None
+        house.ask(tree, RunMaintenance())
+        house.scheduler.advance(60)
+        assert [row["vaultId"] for row in rows(house.report(tree))] == [*house.stores]
+    log = MaintenanceLog.open(house.layout)
+    assert len(log.results()) == 2
+    log.close()
