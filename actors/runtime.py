@@ -50,7 +50,7 @@ from actors.supervision import (
     log_defect,
 )
 from messages.access import AccessRequest, DoctorRequest, RebuildRegistryRequest
-from messages.audience import require_well_formed
+from messages.audience import own_partition, require_well_formed
 from messages.envelope import Call, Deadline
 from messages.errors import (
     Busy,
@@ -457,10 +457,12 @@ class Runtime:
         call = validated.call
         if not pending.claim():
             return
+        assert call.audience is not None
         reply = handle.ask(
             RunTool(validated.request, permit, validated.writes),
             deadline=call.deadline,
-            fairness_key=f"{permit.agent}:{permit.partition.key}",
+            # By who asks, not by what is reached: a conversation with a grant has a share of its own.
+            fairness_key=f"{permit.agent}:{own_partition(call.audience).key}",
             size=validated.size,
             cancellation=call.cancellation,
             correlation_id=call.correlation_id,

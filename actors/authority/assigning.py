@@ -61,7 +61,7 @@ def move(registry: Registry, memberships: Memberships | None, policy: Policy, me
             field="agent",
             reason="fixed_configuration",
         )
-    _require_agents(policy, message.operator, (message.agent, *_others(message)))
+    _require_agents(policy, message.operator, agents_of(message))
     text = memberships.read()
     stores = memberships.stores(text)
     plan = _plan(registry, stores, policy, message)
@@ -222,6 +222,11 @@ def _without(stores: Mapping[str, SharedStore], agents: Sequence[str]) -> dict[s
         else store
         for name, store in stores.items()
     }
+
+
+def agents_of(message: MoveAgent) -> tuple[str, ...]:
+    """The agents whose store a move may change."""
+    return (message.agent, *_others(message))
 
 
 def _others(message: MoveAgent) -> tuple[str, ...]:

@@ -10,15 +10,17 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from actors.authority import assigning, relocations
-from actors.authority.assigning import MoveAgent
+from actors.authority.assigning import MoveAgent, agents_of
 from actors.authority.doctor import Examine, RebuildRegistry, examination, made_anew
 from actors.authority.gate import PermitGate
 from actors.authority.granting import ChangeGrant, ListGrants, change, listed
 from actors.authority.inventory import ListStores, inventory
+from actors.authority.permit import Permit, belongs_to, reaches_through
 from actors.authority.policy import Memberships, Policy, holder_of, memberships
 from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.view import AuthorityView, Membership
@@ -80,6 +82,7 @@ class _AwaitBarrier:
     envelope: Envelope
     until: float
     answer: object
+    concerns: Callable[[Permit], bool]
 
 
 class Authority(GuardedActor):
@@ -135,7 +138,7 @@ class Authority(GuardedActor):
             case MoveAgent():
                 answer = assigning.move(self._open(), self._memberships, self._read_policy(), message)
                 self._publish()
-                return self._barrier(envelope, answer)
+                return self._barrier(envelope, answer, partial(reaches_through, agents=agents_of(message)))
             case ListStores(operator):
                 self._publish()  # what is shown is what decides
                 return inventory(self._open(), self._read_policy(), operator)
@@ -145,7 +148,7 @@ class Authority(GuardedActor):
             case ChangeGrant():
                 answer = change(self._open(), self._read_policy(), message)
                 self._publish()
-                return self._barrier(envelope, answer)
+                return self._barrier(envelope, answer, partial(reaches_through, agents=(message.agent,)))
             case Examine():
                 return examination(self._layout, self._try_open(), self._read_policy())
             case RebuildRegistry():
@@ -157,7 +160,7 @@ class Authority(GuardedActor):
             case EndRun(run_id):
                 self._gate.end_run(run_id)
                 self._publish()
-                return self._barrier(envelope, True)
+                return self._barrier(envelope, True, partial(belongs_to, run_id=run_id))
             case _:
                 raise InternalError(f"The authority takes no {type(message).__name__}.")
 
@@ -256,19 +259,23 @@ class Authority(GuardedActor):
             grants=MappingProxyType(registry.grants()),
         )
 
-    def _barrier(self, envelope: Envelope, answer: object) -> object:
-        """``answer``, once nobody inside holds more than the published view gives."""
-        if self._gate.await_barrier(0):
+    def _barrier(self, envelope: Envelope, answer: object, concerns: Callable[[Permit], bool]) -> object:
+        """``answer``, once nobody inside whom the change concerns holds more than the published view gives.
+
+        Work that does not end holds up those who take its own right away, and nobody else.
+        """
+        if self._gate.barrier(concerns):
             return answer
         until = self.context.clock.monotonic() + BARRIER_SECONDS
-        self.context.start_timer(BARRIER_POLL_SECONDS, _AwaitBarrier(envelope, until, answer), envelope)
+        waiting = _AwaitBarrier(envelope, until, answer, concerns)
+        self.context.start_timer(BARRIER_POLL_SECONDS, waiting, envelope)
         return PARKED
 
     def _await_barrier(self, waiting: _AwaitBarrier) -> None:
         reply = waiting.envelope.reply
         if reply is None or reply.done():
             return
-        if self._gate.await_barrier(0):
+        if self._gate.barrier(waiting.concerns):
             reply.succeed(waiting.answer)
         elif self.context.clock.monotonic() >= waiting.until:
             reply.fail(

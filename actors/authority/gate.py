@@ -103,18 +103,14 @@ class PermitGate:
         with self._changed:
             self._view = None
 
-    def await_barrier(self, timeout: float) -> bool:
-        """Whether, within ``timeout`` seconds, nobody inside holds more than the current view gives.
+    def barrier(self, concerns: Callable[[Permit], bool] = lambda _: True) -> bool:
+        """Whether nobody inside, of those whom a change ``concerns``, holds more than the current view gives.
 
-        Never called on an actor's own lane for longer than a moment: the authority polls it from timers.
+        Never waits: the authority asks again from timers.
         """
-        limit = self._monotonic() + timeout
         with self._changed:
-            while self._outdated_holders():
-                left = limit - self._monotonic()
-                if left <= 0 or not self._changed.wait(left):
-                    return not self._outdated_holders()
-            return True
+            holders = (*self._inside.values(), *self._stranded.values(), *self._unfinished.values())
+            return all(self._still_given(permit, write) for permit, write in holders if concerns(permit))
 
     def recovered(self, vault_id: str) -> None:
         """Release fences that a crashed lane of this store took along: its recovery has finished, or it is in
@@ -274,10 +270,6 @@ class PermitGate:
         with self._changed:
             self._inside.pop(token, None)
             self._changed.notify_all()
-
-    def _outdated_holders(self) -> bool:
-        holders = (*self._inside.values(), *self._stranded.values(), *self._unfinished.values())
-        return any(not self._still_given(permit, write) for permit, write in holders)
 
     def _still_given(self, permit: Permit, write: bool) -> bool:
         try:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from messages.audience import Audience
+from messages.audience import Audience, delegation_chain, run_ids
 from messages.operator import Operator, Scope
 from messages.vocabulary import Partition
 
@@ -55,3 +56,20 @@ class Permit:
             and self.partition == other.partition
             and (self.may_write or not write)
         )
+
+
+def reaches_through(permit: Permit, agents: Collection[str]) -> bool:
+    """Whether a change of these agents' stores or grants may take something from the holder of a permit."""
+    match permit.audience:
+        case Upkeep():
+            return True  # of a store that may have lost its last agent
+        case Inspection(agent=agent):
+            return agent in agents
+        case audience:
+            return any(link.agent in agents for link in delegation_chain(audience))
+
+
+def belongs_to(permit: Permit, run_id: str) -> bool:
+    """Whether the holder of a permit is stale with the end of this run."""
+    audience = permit.audience
+    return not isinstance(audience, Upkeep | Inspection) and run_id in run_ids(audience)
