@@ -18,7 +18,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from stress.bench import doors, many, opening, reading, report, writing
+from stress.bench import access, doors, many, opening, reading, report, writing
 from stress.bench.measure import Row
 from stress.bench.store import BenchStore, Desk, make_store
 
@@ -182,6 +182,7 @@ GROUPS: Final[dict[str, Group]] = {
     "search": _at_desk(reading.search),
     "write": _at_desk(writing.through_session),
     "bridge": writing.through_bridge,
+    "access": access.cost,
     "git": _at_desk(lambda desk, _: writing.git_checkpoint(desk)),
     "recovery": lambda store, rounds: opening.recovery(store, max(2, rounds // 40)),
     "rebuild": doors.beside_rebuild,

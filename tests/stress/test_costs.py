@@ -7,18 +7,29 @@ asked for a word that stands in equally many records, since ranking a hit is wor
 from __future__ import annotations
 
 import hashlib
+import sys
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import pytest
 
+from actors.authority import PermitGate
+from actors.runtime import RuntimeSettings
+from actors.store.lane import Lane
+from messages.audience import Conversation
 from messages.json_types import JsonObject, JsonValue
 from messages.tools import ToolRequest, parse_arguments
+from stress.bench.access import STEPS, gate_with, one_call
 from stress.bench.counters import Counts, Meter, metered
 from stress.bench.store import BenchStore, Desk, lookup, make_store, remember
+from tests.actors.test_barrier_pending import House
+from tests.kit.scheduler import VirtualScheduler
+from tests.kit.store import remembering
 
 SEED: Final = 11
 PLANTED: Final = "quixotically"
@@ -328,3 +339,80 @@ def test_the_meter_sees_a_cost_that_grows(stores: tuple[Warm, Warm]) -> None:
     small, large = (warm.counts(scanning) for warm in stores)
     assert large.stable() != small.stable()
     assert large.of("scan.list") > small.of("scan.list")
+
+
+# --- access -----------------------------------------------------------------------------------------------------------
+
+CALLER: Final = Conversation("main", "chat:group:1", "33333333-3333-4333-8333-333333333333")
+
+
+def counts_of_a_granted_conversation(folder: Path, grants: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What a list and a save of it cost through the whole runtime, and the steps of the gate that they take."""
+    monkeypatch.setattr(Lane, "_send_descriptor", lambda self: None)
+    found: list[object] = []
+    scheduler = VirtualScheduler(seed=3, max_steps=2_000_000)
+    with metered() as meter:
+        house = House(folder, RuntimeSettings(git=False), scheduler)
+        house.call(CALLER)
+        for number in range(1, grants + 1):
+            house.grant(f"chat:group:{number}")
+        given = {**remembering("A first."), "requestId": str(uuid.UUID(int=1, version=4))}
+        house.call(CALLER, "remember", given)
+        for tool, arguments in (
+            ("records", {}),
+            ("remember", {**remembering("Another."), "requestId": str(uuid.UUID(int=2, version=4))}),
+        ):
+            steps: Counter[str] = Counter()
+            scheduler.advance(10)  # what runs in the background is done
+            with monkeypatch.context() as patch, meter.counting() as counted:
+                for name in STEPS:
+                    patch.setattr(PermitGate, name, counting(steps, name))
+                house.call(CALLER, tool, arguments)
+            assert counted.points
+            found.append((tool, counted.stable(), dict(steps)))
+        house.runtime.close()
+    return found
+
+
+def counting(counted: Counter[str], name: str) -> Callable[..., object]:
+    step = getattr(PermitGate, name)
+
+    def run(*given: object, **named: object) -> object:
+        counted[name] += 1
+        return step(*given, **named)
+
+    return run
+
+
+def test_a_call_costs_as_much_with_a_hundred_grants_as_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, many = (counts_of_a_granted_conversation(tmp_path / str(n), n, monkeypatch) for n in (1, 100))
+    assert many == one
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_permit_and_the_rechecks_of_a_call_take_as_many_steps_with_a_thousand_grants_as_with_one(
+    changed: bool,
+) -> None:
+    """Counted in calls of functions; with ``changed`` each re-check resolves the permit again."""
+
+    def calls(grants: int) -> Counter[str]:
+        gate, steps, seen = gate_with(grants), Counter(resolve=1, check=6, fence=1, lease=1), Counter[str]()
+
+        def note(frame: FrameType, event: str, argument: object) -> None:
+            seen[f"{event} {frame.f_code.co_qualname}"] += 1
+
+        one_call(gate, steps, changed=changed)
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            one_call(gate, steps, changed=changed)
+        finally:
+            sys.setprofile(before)
+        return seen
+
+    one, many = calls(1), calls(1_000)
+    assert many == one
+    assert one["call PermitGate.check"] == 6
+    assert one["call resolve"] == (7 if changed else 1)
