@@ -150,8 +150,9 @@ def delegation_chain(audience: Audience) -> Iterator[Audience]:
 
 def originating(audience: Audience) -> Audience:
     """The outermost root: the audience whose partition and grants the call has."""
-    *_, last = delegation_chain(audience)
-    return last
+    while audience.root is not None:
+        audience = audience.root
+    return audience
 
 
 def own_partition(audience: Audience) -> Partition:
@@ -162,12 +163,19 @@ def own_partition(audience: Audience) -> Partition:
 
 def is_sandboxed(audience: Audience) -> bool:
     """Whether any link of the chain is sandboxed."""
-    return any(link.sandboxed for link in delegation_chain(audience))
+    while not audience.sandboxed and audience.root is not None:
+        audience = audience.root
+    return audience.sandboxed
 
 
 def earliest_expiry(audience: Audience) -> datetime | None:
     """The instant from which the audience is stale: the earliest of its chain."""
-    return min((link.expires_at for link in delegation_chain(audience) if link.expires_at is not None), default=None)
+    earliest = audience.expires_at
+    while audience.root is not None:
+        audience = audience.root
+        if audience.expires_at is not None and (earliest is None or audience.expires_at < earliest):
+            earliest = audience.expires_at
+    return earliest
 
 
 def run_ids(audience: Audience) -> frozenset[str]:

@@ -138,7 +138,7 @@ class Authority(GuardedActor):
             case MoveAgent():
                 answer = assigning.move(self._open(), self._memberships, self._read_policy(), message)
                 self._publish()
-                return self._barrier(envelope, answer, partial(reaches_through, agents=agents_of(message)))
+                return self._barrier(envelope, answer)
             case ListStores(operator):
                 self._publish()  # what is shown is what decides
                 return inventory(self._open(), self._read_policy(), operator)
@@ -148,7 +148,7 @@ class Authority(GuardedActor):
             case ChangeGrant():
                 answer = change(self._open(), self._read_policy(), message)
                 self._publish()
-                return self._barrier(envelope, answer, partial(reaches_through, agents=(message.agent,)))
+                return self._barrier(envelope, answer)
             case Examine():
                 return examination(self._layout, self._try_open(), self._read_policy())
             case RebuildRegistry():
@@ -160,7 +160,7 @@ class Authority(GuardedActor):
             case EndRun(run_id):
                 self._gate.end_run(run_id)
                 self._publish()
-                return self._barrier(envelope, True, partial(belongs_to, run_id=run_id))
+                return self._barrier(envelope, True)
             case _:
                 raise InternalError(f"The authority takes no {type(message).__name__}.")
 
@@ -259,12 +259,13 @@ class Authority(GuardedActor):
             grants=MappingProxyType(registry.grants()),
         )
 
-    def _barrier(self, envelope: Envelope, answer: object, concerns: Callable[[Permit], bool]) -> object:
+    def _barrier(self, envelope: Envelope, answer: object) -> object:
         """``answer``, once nobody inside whom the change concerns holds more than the published view gives.
 
         Work that does not end holds up those who take its own right away, and nobody else.
         """
-        if self._gate.barrier(concerns):
+        concerns = _concerned_by(envelope.message)
+        if self._gate.await_barrier(0, concerns):
             return answer
         until = self.context.clock.monotonic() + BARRIER_SECONDS
         waiting = _AwaitBarrier(envelope, until, answer, concerns)
@@ -275,7 +276,7 @@ class Authority(GuardedActor):
         reply = waiting.envelope.reply
         if reply is None or reply.done():
             return
-        if self._gate.barrier(waiting.concerns):
+        if self._gate.await_barrier(0, waiting.concerns):
             reply.succeed(waiting.answer)
         elif self.context.clock.monotonic() >= waiting.until:
             reply.fail(
@@ -310,6 +311,19 @@ class Authority(GuardedActor):
                 raise
             self._registry = registry
         return self._registry
+
+
+def _concerned_by(message: object) -> Callable[[Permit], bool]:
+    """Whether a change of access may take something from the holder of a permit."""
+    match message:
+        case ChangeGrant(agent=agent):
+            return partial(reaches_through, agents=(agent,))
+        case MoveAgent():
+            return partial(reaches_through, agents=agents_of(message))
+        case EndRun(run_id):
+            return partial(belongs_to, run_id=run_id)
+        case _:
+            return lambda permit: True
 
 
 def _same(

@@ -103,14 +103,19 @@ class PermitGate:
         with self._changed:
             self._view = None
 
-    def barrier(self, concerns: Callable[[Permit], bool] = lambda _: True) -> bool:
-        """Whether nobody inside, of those whom a change ``concerns``, holds more than the current view gives.
+    def await_barrier(self, timeout: float, concerns: Callable[[Permit], bool] = lambda _: True) -> bool:
+        """Whether, within ``timeout`` seconds, nobody inside of those whom a change ``concerns`` holds more than the
+        current view gives.
 
-        Never waits: the authority asks again from timers.
+        Never called on an actor's own lane for longer than a moment: the authority polls it from timers.
         """
+        limit = self._monotonic() + timeout
         with self._changed:
-            holders = (*self._inside.values(), *self._stranded.values(), *self._unfinished.values())
-            return all(self._still_given(permit, write) for permit, write in holders if concerns(permit))
+            while self._outdated_holders(concerns):
+                left = limit - self._monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    return not self._outdated_holders(concerns)
+            return True
 
     def recovered(self, vault_id: str) -> None:
         """Release fences that a crashed lane of this store took along: its recovery has finished, or it is in
@@ -270,6 +275,10 @@ class PermitGate:
         with self._changed:
             self._inside.pop(token, None)
             self._changed.notify_all()
+
+    def _outdated_holders(self, concerns: Callable[[Permit], bool]) -> bool:
+        holders = (*self._inside.values(), *self._stranded.values(), *self._unfinished.values())
+        return any(concerns(permit) and not self._still_given(permit, write) for permit, write in holders)
 
     def _still_given(self, permit: Permit, write: bool) -> bool:
         try:

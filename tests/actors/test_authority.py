@@ -187,7 +187,7 @@ def test_writes_that_are_switched_off_stop_writes_and_let_answers_out(gate: Gate
         raise AssertionError("entered")
     gate.check(permit, write=False)
     with gate.lease(permit):
-        assert gate.barrier(), "a reader is not waited for when writes are switched off"
+        assert gate.await_barrier(0), "a reader is not waited for when writes are switched off"
 
 
 def test_an_audience_that_expires_meanwhile_fails_at_the_next_check_of_the_same_epoch(gate: Gate) -> None:
@@ -225,18 +225,18 @@ def test_a_barrier_waits_for_whoever_holds_a_right_that_is_not_given_any_more(ga
     holder = threading.Thread(target=hold)
     holder.start()
     assert inside.wait(20)
-    assert gate.barrier(), "the right still stands: nothing to wait for"
+    assert gate.await_barrier(0), "the right still stands: nothing to wait for"
     gate.publish(view(2, members=MappingProxyType({})))
-    assert not gate.barrier()
+    assert not gate.await_barrier(0)
     go_on.set()
     holder.join(20)
-    assert gate.barrier()
+    assert gate.await_barrier(0)
 
 
 def test_a_barrier_does_not_wait_for_those_whose_right_stands(gate: Gate) -> None:
     with gate.fence(gate.permit(OwnerPrivate("research"))):
         gate.publish(view(2, members=MappingProxyType({"research": Membership("vault-1")})))
-        assert gate.barrier()
+        assert gate.await_barrier(0)
 
 
 def test_a_fence_that_a_typed_error_leaves_is_free_and_one_that_a_defect_leaves_is_taken_until_recovery(
@@ -246,16 +246,16 @@ def test_a_fence_that_a_typed_error_leaves_is_free_and_one_that_a_defect_leaves_
     with pytest.raises(StorageError), gate.fence(permit):
         raise StorageError("full")
     gate.publish(view(2, members=MappingProxyType({})))
-    assert gate.barrier()
+    assert gate.await_barrier(0)
     gate.publish(view(3))
     with pytest.raises(RuntimeError), gate.fence(permit):
         raise RuntimeError("a defect after the commit, perhaps")
     gate.publish(view(4, members=MappingProxyType({})))
-    assert not gate.barrier(), "the save may have happened and is not finished yet"
+    assert not gate.await_barrier(0), "the save may have happened and is not finished yet"
     gate.recovered("vault-2")
-    assert not gate.barrier(), "another store's recovery says nothing of this one"
+    assert not gate.await_barrier(0), "another store's recovery says nothing of this one"
     gate.recovered("vault-1")
-    assert gate.barrier()
+    assert gate.await_barrier(0)
 
 
 # --- operators --------------------------------------------------------------------------------------------------------
@@ -276,8 +276,8 @@ def test_what_is_switched_off_for_operators_fails_what_is_under_way_and_waits_fo
     permit = inspecting(gate)
     with gate.lease(permit):
         gate.publish(view(2, **change))
-        assert not gate.barrier(), "the answer is being handed over"
-    assert gate.barrier()
+        assert not gate.await_barrier(0), "the answer is being handed over"
+    assert gate.await_barrier(0)
     with pytest.raises(Denied):
         gate.check(permit, write=False)
     with pytest.raises(Denied), gate.lease(permit):
@@ -288,4 +288,4 @@ def test_an_epoch_that_still_lets_operators_read_changes_nothing_for_them(gate: 
     permit = inspecting(gate)
     gate.publish(view(2, writes_enabled=False))
     with gate.lease(permit):
-        assert gate.barrier()
+        assert gate.await_barrier(0)

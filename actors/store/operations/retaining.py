@@ -75,16 +75,16 @@ def retain(context: OperationContext, upload: Upload, staged: Staged) -> Outcome
     with context.fence():
         context.check()
         if existing is None:
-            _place(context, shelf, staged, own)
+            _place(context, shelf, staged, final_name(upload), own)
         note(context.session.store.publisher, context.partition, done, check=context.check)
     return attached(context, done)
 
 
-def _place(context: OperationContext, shelf: Shelf, staged: Staged, own: str) -> None:
+def _place(context: OperationContext, shelf: Shelf, staged: Staged, name: str, own: str) -> None:
     """Give a complete source its name. Raises ``StorageError`` where it cannot have it."""
     with reported("retain the source"):
         try:
-            shelf.place(context.session.store.publisher.can, staged, own.rpartition("/")[2])
+            shelf.place(context.session.store.publisher.can, staged, name)
         except UnsafeFile as unsafe:
             raise StorageError(
                 "The source was replaced by something that is no plain file; repeat the call, or attach under a "
