@@ -15,10 +15,13 @@ from actors.authority import (
     Examine,
     ListGrants,
     ListStores,
+    ListTokens,
+    MintToken,
     MoveAgent,
     PermitGate,
     ReadAudit,
     RebuildRegistry,
+    RevokeToken,
 )
 from actors.operators import PendingOperation, operator_by
 from actors.supervision import ActorHandle, Reply, Request
@@ -29,17 +32,21 @@ from messages.access import (
     JoinStoreRequest,
     ListGrantsRequest,
     ListStoresRequest,
+    ListTokensRequest,
+    MintTokenRequest,
     OwnStoreRequest,
     RebuildRegistryRequest,
     RemoveGrantRequest,
+    RevokeTokenRequest,
     SetGrantRequest,
     ShareStoreRequest,
 )
+from messages.audience import Audience, delegation_chain, parse_audience
 from messages.errors import Cancelled, Denied, InvalidArgument
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall
 
-LOOKS_ONLY = (ListStoresRequest, ListGrantsRequest, AuditRequest, DoctorRequest)
+LOOKS_ONLY = (ListStoresRequest, ListGrantsRequest, ListTokensRequest, AuditRequest, DoctorRequest)
 
 
 class AccessDesk:
@@ -51,8 +58,11 @@ class AccessDesk:
         authority: ActorHandle,
         now_ms: Callable[[], int],
         settle: Callable[[Collection[str]], Reply[bool]],
+        unsettled: Callable[[], Collection[str]],
     ) -> None:
-        """``settle`` opens stores that nobody has open, and is answered when nothing accepted is left in them."""
+        """``settle`` opens stores that nobody has open, and is answered when nothing accepted is left in them;
+        ``unsettled`` names those of all stores in which something accepted may be left."""
+        self._unsettled = unsettled
         self._gate = gate
         self._settle = settle
         self._authority = authority
@@ -91,6 +101,9 @@ class AccessDesk:
                 agents: tuple[str, ...] = (agent,)
             case MoveAgent(agent, request):
                 agents = (agent, *(request.agents if isinstance(request, ShareStoreRequest) else ()))
+            case RevokeToken():
+                # Its bearer's agent may have been moved since: wherever a save may be left.
+                return tuple(self._unsettled())
             case _:
                 return ()
         return tuple(vault for vault in self._gate.vaults_of(agents) if not self._gate.is_settled(vault))
@@ -116,8 +129,37 @@ class AccessDesk:
                 return ChangeGrant(_in_role(call, _named(call)), key, access, by)
             case RemoveGrantRequest(session_key=key):
                 return ChangeGrant(_in_role(call, _named(call)), key, None, by)
+            case MintTokenRequest(audience=given, seconds=seconds):
+                return MintToken(_audience(call, given), seconds, by)
+            case RevokeTokenRequest(id=token_id):
+                _nobodys(call)
+                return RevokeToken(token_id, by, call.operator.agents)
+            case ListTokensRequest(limit=limit):
+                return ListTokens(_whose(call), limit)
             case _:
                 assert_never(request)
+
+
+def _audience(call: OperatorCall, given: object) -> Audience:
+    """The audience that a token is to stand for: every agent of its chain is one of the operator's."""
+    _nobodys(call)
+    audience = parse_audience(given)
+    role = call.operator.agents
+    if role is not None and any(link.agent not in role for link in delegation_chain(audience)):
+        raise Denied("There is no such agent for this operator.", field="audience.agent")
+    return audience
+
+
+def _nobodys(call: OperatorCall) -> None:
+    """The request itself says whose it is: an agent beside it could only contradict it."""
+    if call.agent is not None:
+        raise InvalidArgument("agent is not known here", field="agent", reason="unknown", allowed="no agent")
+
+
+def _whose(call: OperatorCall) -> tuple[str, ...] | None:
+    if call.agent is None:
+        return call.operator.agents
+    return (_in_role(call, None),)
 
 
 def _finish(pending: PendingOperation, settled: Reply[bool], result: JsonObject) -> None:

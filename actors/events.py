@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Literal, Protocol, TypeAlias
 
 from actors.authority import Permit, PermitGate, Unbound
@@ -90,6 +91,7 @@ class Subscription:
 
     def begin(self) -> Permit | None:
         """Hear from now on; what the subscriber may read. Raises when it has no right to hear anything."""
+        self.subscriber = replace(self.subscriber, audience=self._hub.gate.audience_of(self.subscriber.audience))
         permit = self.permit()
         self._hub.remember(self)
         with self._lock:
@@ -204,7 +206,7 @@ class EventHub:
         if subscriber.operator is not None:
             found = self.gate.resolve_operator(subscriber.operator, subscriber.agent, scope="operator.read")
         else:
-            found = self.gate.resolve(subscriber.audience, write=False)
+            found = self.gate.resolve(self.gate.audience_of(subscriber.audience), write=False)
         return None if isinstance(found, Unbound) else found
 
     def later(self, action: Callable[[], None]) -> None:

@@ -50,7 +50,14 @@ from actors.supervision import (
     log_defect,
 )
 from messages.access import AccessRequest, DoctorRequest, RebuildRegistryRequest
-from messages.audience import own_partition, require_well_formed
+from messages.audience import (
+    Audience,
+    AudienceToken,
+    Conversation,
+    OwnerPrivate,
+    own_partition,
+    require_well_formed,
+)
 from messages.envelope import Call, Deadline
 from messages.errors import (
     Busy,
@@ -69,6 +76,7 @@ from messages.operator import OperatorCall, SubscribeCall
 from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
+from storage.registry_audit import By
 from storage.store_parts import was_interrupted
 from storage.vault import ScanLimits
 
@@ -301,7 +309,7 @@ class Runtime:
                 now_ms=now_ms,
             )
         )
-        self._access = AccessDesk(self.gate, self._authority, now_ms, self._settle)
+        self._access = AccessDesk(self.gate, self._authority, now_ms, self._settle, self._unsettled)
         self._closing = threading.Event()
 
     # --- calls -----------------------------------------------------------------------------------------
@@ -313,7 +321,8 @@ class Runtime:
             if self._closing.is_set():
                 raise Stopping("The runtime is stopping; the call did not run.")
             spec = tool_spec(call.tool)
-            require_well_formed(call.audience)
+            if not isinstance(call.audience, AudienceToken):  # what that stands for, the authority says
+                require_well_formed(call.audience)
             request = parse_arguments(call.tool, call.arguments, flush_id=call.flush_id)
             validated = _Validated(call, spec, request, len(orjson.dumps(call.arguments)))
             self._watch(pending, call.deadline)
@@ -364,14 +373,18 @@ class Runtime:
             subscription.fail(error)
         return subscription
 
-    def end_run(self, run_id: str, deadline: Deadline) -> Reply[bool]:
-        """Make a run's audiences stale; answered when no save and no answer under them can follow any more."""
+    def end_run(self, run_id: str, deadline: Deadline, by: By | None = None) -> Reply[bool]:
+        """Make a run's audiences stale; answered when no save and no answer under them can follow any more.
+
+        ``by`` stands in the audit where that revokes tokens of the run; left out, the program itself.
+        """
+        by = by or By("host", "program", self._now_ms())
         both: Reply[bool] = Reply()
 
         def end() -> None:
-            unsettled = self._settle([vault_id for vault_id in self.gate.stores() if self._may_be_unsettled(vault_id)])
+            unsettled = self._settle(self._unsettled())
             # Both at once: a fence that a crash left taken is released by the opening of its store.
-            self._authority.ask(EndRun(run_id), deadline=deadline).add_done_callback(
+            self._authority.ask(EndRun(run_id, by), deadline=deadline).add_done_callback(
                 lambda done: _pass_on(done, both, lambda: unsettled.add_done_callback(partial(_pass_on, to=both)))
             )
 
@@ -430,15 +443,18 @@ class Runtime:
 
     def _dispatch(self, validated: _Validated, pending: PendingCall) -> None:
         call = validated.call
-        permit = self.gate.resolve(call.audience, write=validated.writes)
+        audience = self.gate.audience_of(call.audience)
+        permit = self.gate.resolve(audience, write=validated.writes)
         if isinstance(permit, Unbound):
             bound = self._authority.ask(BindAgent(permit.agent), deadline=call.deadline)
-            bound.add_done_callback(lambda reply: _guarded(pending, reply, lambda _: self._bound(validated, pending)))
+            bound.add_done_callback(
+                lambda reply: _guarded(pending, reply, lambda _: self._bound(validated, audience, pending))
+            )
             return
         self._ask(validated, permit, pending)
 
-    def _bound(self, validated: _Validated, pending: PendingCall) -> None:
-        permit = self.gate.resolve(validated.call.audience, write=validated.writes)
+    def _bound(self, validated: _Validated, audience: Audience | None, pending: PendingCall) -> None:
+        permit = self.gate.resolve(audience, write=validated.writes)
         if isinstance(permit, Unbound):
             # It was created, and a move took the agent elsewhere at once.
             raise StoreOpening("The agent's store changed while the call waited; the call did not run. Try again.")
@@ -457,12 +473,13 @@ class Runtime:
         call = validated.call
         if not pending.claim():
             return
-        assert call.audience is not None
+        caller = permit.audience
+        assert isinstance(caller, OwnerPrivate | Conversation), "tools are called by audiences only"
         reply = handle.ask(
             RunTool(validated.request, permit, validated.writes),
             deadline=call.deadline,
             # By who asks, not by what is reached: a conversation with a grant has a share of its own.
-            fairness_key=f"{permit.agent}:{own_partition(call.audience).key}",
+            fairness_key=f"{permit.agent}:{own_partition(caller).key}",
             size=validated.size,
             cancellation=call.cancellation,
             correlation_id=call.correlation_id,
@@ -471,9 +488,10 @@ class Runtime:
         pending.take(permit, reply)
 
     def _settle(self, stores: Collection[str]) -> Reply[bool]:
-        return settle(
-            stores, self.gate, self._open_store, self._stores.quarantined, self._tree.environment.clock
-        )
+        return settle(stores, self.gate, self._open_store, self._stores.quarantined, self._tree.environment.clock)
+
+    def _unsettled(self) -> list[str]:
+        return [vault_id for vault_id in self.gate.stores() if self._may_be_unsettled(vault_id)]
 
     def _may_be_unsettled(self, vault_id: str) -> bool:
         """Whether a store that nobody has open may hold an accepted save that is not in place: a run may have saved in

@@ -23,7 +23,7 @@ from actors.runtime import PendingCall, Runtime, RuntimeSettings
 from host_bridge.config import Configuration, ConfigurationFile
 from host_bridge.memberships import MembershipFile
 from host_bridge.owner.lock import OwnerLock, take_owner_lock
-from messages.audience import Audience
+from messages.audience import Audience, AudienceToken, Caller
 from messages.envelope import Call, Deadline
 from messages.errors import InvalidArgument, Stopping
 from messages.json_types import JsonObject
@@ -109,7 +109,7 @@ class KnowledgeBridge:
         self,
         tool: str,
         arguments: JsonObject,
-        audience: Audience,
+        audience: Caller,
         *,
         deadline_ms: int = DEADLINE_DEFAULT_MS,
         flush_id: str | None = None,
@@ -142,6 +142,12 @@ class KnowledgeBridge:
                 allowed=list(OPERATOR_METHODS),
             )
         return _answer_of(self._runtime.operate(parse_operator_call(method, params, peer=operator)))
+
+    def audience_of(self, token: str) -> Audience:
+        """The audience that a token stands for now. Raises the refusals that a call with it would get; never blocks."""
+        found = self._runtime.gate.audience_of(AudienceToken(token))
+        assert found is not None
+        return found
 
     def submit(self, call: Call) -> PendingAnswer:
         """Accept a call of a door; never blocks, never raises."""

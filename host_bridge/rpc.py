@@ -20,7 +20,7 @@ import host_bridge
 from host_bridge import jsonrpc
 from host_bridge.jsonrpc import Malformed, Notification, Request, RequestId, Response
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
-from messages.audience import Audience, parse_audience
+from messages.audience import Audience, parse_caller
 from messages.envelope import Call, Cancellation, Deadline
 from messages.errors import Busy, InternalError, InvalidArgument, KnowledgeError, LimitExceeded, Stopping
 from messages.host import (
@@ -311,7 +311,7 @@ class RpcPeer:
         arguments = jsonrpc.unwrapped({} if parsed.arguments is None else parsed.arguments)
         if not isinstance(arguments, Mapping):
             raise InvalidArgument("`arguments` must be an object.", field="arguments", allowed="object")
-        audience = self._caller if parsed.audience is None else parse_audience(parsed.audience)
+        audience = self._caller if parsed.audience is None else parse_caller(parsed.audience)
         deadline = Deadline.after(parsed.deadline_ms / 1000)
         return Call(parsed.tool, dict(arguments), audience, deadline, flush_id=parsed.flush_id)
 

@@ -1,7 +1,7 @@
-"""What an operator may ask about who uses which store, and which conversation reads it: ``access.*``, and the doctor.
+"""What an operator or a host may ask about access: stores, grants, tokens of audiences, runs; and the doctor.
 
 Nothing here edits knowledge. Listing is reading; every change needs ``operator.admin``. The agent whose store or grant
-is meant is the ``agent`` of the call. Pure.
+is meant is the ``agent`` of the call. :data:`HOST_METHODS` a host asks in its own name, without an operator. Pure.
 
 Source: stores-and-access.md (Manage stores, Conversation access, Caller authority); decisions.md section 7.
 """
@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from messages.arguments import Arguments
 from messages.audience import AGENT_MAX_CHARS, SESSION_KEY_MAX_CHARS
-from messages.pieces import Choice, Integer, Items, Text, Uuid
+from messages.pieces import Choice, Integer, Items, RawJson, Text, Uuid
 from messages.tools import ToolRequest
+from messages.vocabulary import TOKEN_DEFAULT_SECONDS, TOKEN_MAX_SECONDS
 
 STORE_NAME_MAX_CHARS: Final = 100
 SHARE_MAX_AGENTS: Final = 1_000
 STORES_SHOWN_MAX: Final = 10_000
 AUDIT_SHOWN_MAX: Final = 1_000
+TOKENS_SHOWN_MAX: Final = 1_000
 PATH_MAX_CHARS: Final = 4_096
 
 Scope: TypeAlias = Literal["operator.read", "operator.admin"]
@@ -89,6 +91,31 @@ class RemoveGrantRequest(ToolRequest):
     session_key: _SessionKey = Field()
 
 
+class MintTokenRequest(ToolRequest):
+    """A signed token that stands for this audience until it expires, is revoked, or its run ends.
+
+    ``audience``: as in ``tools.call``. The token is in the answer and nowhere else.
+    """
+
+    tool: ClassVar[str] = "access.tokens.mint"
+    audience: Annotated[Any, RawJson()] = Field()
+    seconds: Annotated[int, Integer(1, TOKEN_MAX_SECONDS)] = TOKEN_DEFAULT_SECONDS
+
+
+class RevokeTokenRequest(ToolRequest):
+    """From the answer on, nothing is saved or answered under the token of this id."""
+
+    tool: ClassVar[str] = "access.tokens.revoke"
+    id: Uuid = Field()
+
+
+class ListTokensRequest(ToolRequest):
+    """The tokens that have not expired, the newest first: whom each stands for, never its text."""
+
+    tool: ClassVar[str] = "access.tokens.list"
+    limit: Annotated[int, Integer(1, TOKENS_SHOWN_MAX)] = 100
+
+
 class DoctorRequest(ToolRequest):
     """What is wrong with the registry and with each store, and what to do. Looks only; works without a registry."""
 
@@ -123,6 +150,9 @@ AccessRequest: TypeAlias = (
     | ListGrantsRequest
     | SetGrantRequest
     | RemoveGrantRequest
+    | MintTokenRequest
+    | RevokeTokenRequest
+    | ListTokensRequest
     | DoctorRequest
     | RebuildRegistryRequest
 )
@@ -137,14 +167,21 @@ ACCESS_METHODS: Final[Mapping[str, tuple[type[AccessRequest], Scope]]] = Mapping
         ListGrantsRequest.tool: (ListGrantsRequest, "operator.read"),
         SetGrantRequest.tool: (SetGrantRequest, "operator.admin"),
         RemoveGrantRequest.tool: (RemoveGrantRequest, "operator.admin"),
+        MintTokenRequest.tool: (MintTokenRequest, "operator.admin"),
+        RevokeTokenRequest.tool: (RevokeTokenRequest, "operator.admin"),
+        ListTokensRequest.tool: (ListTokensRequest, "operator.admin"),
         DoctorRequest.tool: (DoctorRequest, "operator.admin"),
         RebuildRegistryRequest.tool: (RebuildRegistryRequest, "operator.admin"),
     }
 )
 
+HOST_METHODS: Final = frozenset((MintTokenRequest.tool, RevokeTokenRequest.tool, ListTokensRequest.tool))
+"""What a host may ask without naming an operator."""
+
 __all__ = [
     "ACCESS_METHODS",
     "AUDIT_SHOWN_MAX",
+    "HOST_METHODS",
     "AccessRequest",
     "AuditRequest",
     "BoundStore",
@@ -152,9 +189,12 @@ __all__ = [
     "JoinStoreRequest",
     "ListGrantsRequest",
     "ListStoresRequest",
+    "ListTokensRequest",
+    "MintTokenRequest",
     "OwnStoreRequest",
     "RebuildRegistryRequest",
     "RemoveGrantRequest",
+    "RevokeTokenRequest",
     "SetGrantRequest",
     "ShareStoreRequest",
 ]

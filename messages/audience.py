@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -18,6 +18,7 @@ from pydantic import model_validator
 from messages.arguments import Arguments, validate
 from messages.dates import instant_of
 from messages.errors import AudienceMissing, InvalidArgument
+from messages.json_types import JsonObject
 from messages.pieces import Bool, Choice, InstantText, RawJson, Text, Uuid, refused
 from messages.vocabulary import Partition
 
@@ -39,6 +40,8 @@ class OwnerPrivate:
     expires_at: datetime | None = None
     sandboxed: bool = False
     root: Audience | None = None
+    token_id: str | None = None
+    """The signed token that it was read from; set by the authority alone, never by a host's object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,21 @@ class Conversation:
     expires_at: datetime | None = None
     sandboxed: bool = False
     root: Audience | None = None
+    token_id: str | None = None
 
 
 Audience: TypeAlias = OwnerPrivate | Conversation
+
+
+@dataclass(frozen=True, slots=True)
+class AudienceToken:
+    """A signed audience as its bearer presents it; the authority reads it. Its text is never shown."""
+
+    text: str = field(repr=False)
+
+
+Caller: TypeAlias = Audience | AudienceToken
+"""Who calls, as a door hands it in."""
 
 
 class _AudienceArguments(Arguments):
@@ -102,6 +117,34 @@ def parse_audience(value: object) -> Audience:
         audience = _linked(link, audience)
     assert audience is not None
     return audience
+
+
+def parse_caller(value: object) -> Caller:
+    """The audience of a host's request: an object, or the text of a signed token. Raises as :func:`parse_audience`."""
+    if isinstance(value, str) and not value.lstrip().startswith("{"):
+        return AudienceToken(value)
+    return parse_audience(value)
+
+
+def audience_json(audience: Audience) -> JsonObject:
+    """The object from which :func:`parse_audience` makes this audience again; without the token it came from."""
+    shown: JsonObject = {}
+    for link in reversed(list(delegation_chain(audience))):
+        shown = {
+            "kind": "conversation" if isinstance(link, Conversation) else "owner-private",
+            "agent": link.agent,
+            **({"root": shown} if shown else {}),
+        }
+        if isinstance(link, Conversation):
+            shown |= {"sessionKey": link.session_key, "sessionId": link.session_id}
+        for name, value in (("runId", link.run_id), ("account", link.account)):
+            if value is not None:
+                shown[name] = value
+        if link.expires_at is not None:
+            shown["expiresAt"] = link.expires_at.isoformat()
+        if link.sandboxed:
+            shown["sandboxed"] = True
+    return shown
 
 
 def require_well_formed(audience: object) -> None:
@@ -181,6 +224,11 @@ def earliest_expiry(audience: Audience) -> datetime | None:
 def run_ids(audience: Audience) -> frozenset[str]:
     """The runs whose end makes the audience stale: those of its whole chain."""
     return frozenset(link.run_id for link in delegation_chain(audience) if link.run_id is not None)
+
+
+def token_ids(audience: Audience) -> frozenset[str]:
+    """The tokens whose revocation makes the audience stale: those of its whole chain."""
+    return frozenset(link.token_id for link in delegation_chain(audience) if link.token_id is not None)
 
 
 def _linked(link: _AudienceArguments, root: Audience | None) -> Audience:

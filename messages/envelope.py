@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from messages.audience import Audience
+from messages.audience import Caller
 from messages.json_types import JsonObject
 
 
@@ -72,7 +72,7 @@ class Call:
 
     tool: str
     arguments: JsonObject
-    audience: Audience | None
+    audience: Caller | None
     deadline: Deadline
     cancellation: Cancellation = field(default_factory=Cancellation)
     correlation_id: str = field(default_factory=new_correlation_id)

@@ -15,9 +15,9 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from messages.access import ACCESS_METHODS, AccessRequest
+from messages.access import ACCESS_METHODS, HOST_METHODS, AccessRequest
 from messages.arguments import Arguments, validate
-from messages.audience import AGENT_MAX_CHARS, Audience, parse_audience
+from messages.audience import AGENT_MAX_CHARS, Audience, Caller, parse_caller
 from messages.envelope import Cancellation, Deadline, new_correlation_id
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
@@ -57,6 +57,8 @@ class Operator:
 
 LOCAL_OPERATOR: Final = Operator("local", frozenset(SCOPES))
 """A peer of the owner's socket that runs under the owner's user id."""
+HOST_OPERATOR: Final = Operator("host", frozenset(SCOPES))
+"""The host itself, in the methods that it may ask without naming an operator."""
 
 
 class OperatorStatusRequest(ToolRequest):
@@ -187,7 +189,7 @@ class _Subscription(Arguments):
 class Subscriber:
     """Who wants to hear of changes: a caller with its audience, or an operator about an agent."""
 
-    audience: Audience | None = None
+    audience: Caller | None = None
     operator: Operator | None = None
     agent: str | None = None
 
@@ -209,7 +211,8 @@ def parse_operator(value: object) -> Operator:
 
 
 def parse_operator_call(method: str, params: JsonObject, *, peer: Operator | None) -> OperatorCall:
-    """The validated call of one of :data:`OPERATOR_METHODS`. ``peer`` asks where the request names no operator.
+    """The validated call of one of :data:`OPERATOR_METHODS`. ``peer`` asks where the request names no operator; the
+    host's own methods the host itself, where there is no peer either.
 
     Raises ``KeyError`` for another method, :class:`InvalidArgument` and its like otherwise.
     """
@@ -217,9 +220,11 @@ def parse_operator_call(method: str, params: JsonObject, *, peer: Operator | Non
     common = validate(_Common, {key: value for key, value in params.items() if key in _COMMON})
     request = validate(model, {key: value for key, value in params.items() if key not in _COMMON})
     operator = peer if common.operator is None else parse_operator(common.operator)
+    if operator is None and method in HOST_METHODS:
+        operator = HOST_OPERATOR
     if operator is None:
         raise _nobody()
-    door = "socket" if common.operator is None else "host"
+    door = "socket" if common.operator is None and peer is not None else "host"
     return OperatorCall(operator, request, common.agent, Deadline.after(common.deadline_ms / 1000), door=door)
 
 
@@ -236,7 +241,7 @@ def _subscriber(found: _Subscription, caller: Audience | None, peer: Operator | 
             "A subscription has an audience or an operator, not both.", field="audience", reason="conflict"
         )
     if found.audience is not None:
-        return Subscriber(audience=parse_audience(found.audience))
+        return Subscriber(audience=parse_caller(found.audience))
     if found.operator is not None:
         return Subscriber(operator=parse_operator(found.operator), agent=found.agent)
     if caller is not None and found.agent is None:

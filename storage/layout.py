@@ -5,6 +5,7 @@
     <state dir>/knowledge.yaml                  configuration
     <state dir>/knowledge/
         registry.sqlite, registry.id            which stores exist, and the sentinel of that file
+        audience.key                            what tokens of audiences are signed with; made by the first one
         relocation.json                         only while a store is being moved: from where to where
         owner.lock, owner.log                   the one process that owns this directory
         system-memory.sqlite

@@ -5,9 +5,10 @@ binding, once made, never changes silently; a registry that is missing, emptied,
 is refused and never made anew over existing stores. A store that was once ``made`` is never created again.
 
 Membership is the configuration's; identities, paths, bindings, the assignment journal (:mod:`storage.assignments`),
-grants (:mod:`storage.grants`) and the audit (:mod:`storage.registry_audit`) are here; the tables of maintenance are
-:mod:`storage.maintenance_log`'s. ``FORMAT`` is ``PRAGMA user_version``; an older one is brought forward in one
-transaction, after a copy of the file was made. One thread, that which opened it.
+grants (:mod:`storage.grants`), tokens (:mod:`storage.audience_tokens`) and the audit
+(:mod:`storage.registry_audit`) are here; the tables of maintenance are :mod:`storage.maintenance_log`'s. ``FORMAT`` is
+``PRAGMA user_version``; an older one is brought forward in one transaction, after a copy of the file was made. One
+thread, that which opened it.
 
 Source: stores-and-access.md (Stores, Storage layout); decisions.md sections 1 (formats) and 6 (nothing is adopted).
 """
@@ -25,6 +26,7 @@ from messages.errors import DuplicateIdentity, NotFound, StorageError
 from messages.json_types import JsonObject
 from storage import assignments, files, known_conversations, registry_audit
 from storage.assignments import Assignment
+from storage.audience_tokens import AudienceTokens
 from storage.faults import effect
 from storage.grants import Access, all_grants, remove_grant, set_grant
 from storage.layout import Layout, StoreLayout
@@ -97,7 +99,7 @@ class StoreEntry:
 class Registry:
     """The open registry of one state directory."""
 
-    __slots__ = ("_database", "_file", "_layout", "changes", "registry_id")
+    __slots__ = ("_database", "_file", "_layout", "changes", "registry_id", "tokens")
 
     def __init__(self, layout: Layout, database: Database, registry_id: str) -> None:
         self._layout = layout
@@ -108,6 +110,7 @@ class Registry:
         self._file = status.st_dev, status.st_ino
         self.changes = 0
         """Rises with each change, so that a reader knows when to read again."""
+        self.tokens = AudienceTokens(layout, database, self._require_in_place, self._note_change)
 
     @classmethod
     def open(cls, layout: Layout, *, at: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Registry:
@@ -341,6 +344,9 @@ class Registry:
             except FileNotFoundError:
                 return False
         return (found.st_dev, found.st_ino) == self._file
+
+    def _note_change(self) -> None:
+        self.changes += 1
 
     def _require_in_place(self) -> None:
         """Raises ``StoreUnavailable`` (``reason`` ``registry_missing``)."""

@@ -27,6 +27,8 @@ Action: TypeAlias = Literal[
     "store.register",
     "grant.set",
     "grant.remove",
+    "token.mint",
+    "token.revoke",
     "registry.rebuild",
 ]
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 3
-"""1: stores and bindings. 2: what maintenance remembers. 3: the journal of moves, grants, conversations, the audit."""
+FORMAT: Final = 4
+"""1: stores and bindings. 2: what maintenance remembers. 3: the journal of moves, grants, conversations, the audit.
+4: tokens of audiences."""
 
 FIRST: Final = """
 CREATE TABLE meta (
@@ -73,6 +74,24 @@ CREATE TABLE audit (                                    -- bounded: the oldest r
     subject     TEXT NOT NULL                           -- JSON: ids and names; never text of a record
 ) STRICT;
 PRAGMA user_version = 3;
+""",
+    4: """
+CREATE TABLE audience_token (                           -- those that may still be presented; never their text
+    id          TEXT PRIMARY KEY,
+    agent       TEXT NOT NULL,
+    audience    TEXT NOT NULL,                          -- JSON, as the host wrote it: ids and names
+    minted_at   INTEGER NOT NULL,                       -- UTC milliseconds
+    minted_by   TEXT NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    revoked_at  INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE TABLE audience_token_run (                       -- the runs whose end revokes a token
+    run_id      TEXT NOT NULL,
+    id          TEXT NOT NULL REFERENCES audience_token(id) ON DELETE CASCADE,
+    PRIMARY KEY (run_id, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX audience_token_run_of ON audience_token_run(id);
+PRAGMA user_version = 4;
 """,
 }
 """The statements that lead to each later format from the one before."""

@@ -9,6 +9,7 @@ from actors.authority.inventory import ListStores
 from actors.authority.permit import Permit
 from actors.authority.policy import Memberships, Policy, SharedStore
 from actors.authority.relocations import PlanMove, SwitchStore
+from actors.authority.tokens import ListTokens, MintToken, RevokeToken, TokenReader
 from actors.authority.view import AuthorityView, Membership, Unbound, require_may_save, resolve
 
 __all__ = [
@@ -21,8 +22,10 @@ __all__ = [
     "Examine",
     "ListGrants",
     "ListStores",
+    "ListTokens",
     "Membership",
     "Memberships",
+    "MintToken",
     "MoveAgent",
     "Permit",
     "PermitGate",
@@ -31,8 +34,10 @@ __all__ = [
     "ReadAudit",
     "RebuildRegistry",
     "Reload",
+    "RevokeToken",
     "SharedStore",
     "SwitchStore",
+    "TokenReader",
     "Unbound",
     "require_may_save",
     "resolve",

@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from actors.authority import assigning, relocations
+from actors.authority import assigning, relocations, tokens
 from actors.authority.assigning import MoveAgent, agents_of
 from actors.authority.doctor import Examine, RebuildRegistry, examination, made_anew
 from actors.authority.gate import PermitGate
@@ -23,12 +23,14 @@ from actors.authority.inventory import ListStores, inventory
 from actors.authority.permit import Permit, belongs_to, reaches_through
 from actors.authority.policy import Memberships, Policy, holder_of, memberships
 from actors.authority.relocations import PlanMove, SwitchStore
+from actors.authority.tokens import ListTokens, MintToken, RevokeToken, TokenReader
 from actors.authority.view import AuthorityView, Membership
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Request
 from messages.errors import Denied, InternalError, KnowledgeError, RevocationPending, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
 from storage.layout import Layout, StoreLayout
 from storage.registry import Registry
+from storage.registry_audit import By
 from storage.session import StoreSession
 
 logger = logging.getLogger(__name__)
@@ -55,9 +57,10 @@ class BindAgent(Request[StoreLayout]):
 
 @dataclass(frozen=True, slots=True)
 class EndRun(Request[bool]):
-    """The host says that a run is over: its audiences are stale, and this is a barrier."""
+    """The host says that a run is over: its audiences are stale, its tokens revoked, and this is a barrier."""
 
     run_id: str
+    by: By
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,19 @@ class Authority(GuardedActor):
                 answer = change(self._open(), self._read_policy(), message)
                 self._publish()
                 return self._barrier(envelope, answer)
+            case MintToken():
+                registry = self._open()
+                minted = tokens.mint(
+                    registry.tokens, registry.registry_id, self._read_policy(), self._gate.ended_runs, message
+                )
+                self._publish()
+                return minted
+            case RevokeToken():
+                answer = tokens.revoke(self._open().tokens, message)
+                self._publish()
+                return self._barrier(envelope, answer)
+            case ListTokens():
+                return tokens.listed(self._open().tokens, message, self._now_ms())
             case Examine():
                 return examination(self._layout, self._try_open(), self._read_policy())
             case RebuildRegistry():
@@ -157,8 +173,9 @@ class Authority(GuardedActor):
                 return made
             case ReadAudit(limit):
                 return {"rows": [*self._open().audit(limit=limit)]}
-            case EndRun(run_id):
+            case EndRun(run_id, by):
                 self._gate.end_run(run_id)
+                self._open().tokens.revoke_of_run(run_id, by)
                 self._publish()
                 return self._barrier(envelope, True)
             case _:
@@ -257,7 +274,20 @@ class Authority(GuardedActor):
             operator_read=policy.operator_read,
             shared_gateway=policy.shared_gateway,
             grants=MappingProxyType(registry.grants()),
+            tokens=registry.tokens.live(),
+            token_reader=self._token_reader(registry),
         )
+
+    def _token_reader(self, registry: Registry) -> TokenReader | None:
+        """What reads tokens, once there are some. A key that is lost or unsafe ends them, and nothing else."""
+        if not registry.tokens.any():
+            return None
+        try:
+            key = registry.tokens.key()
+        except StorageError as error:
+            logger.error("tokens of audiences cannot be read", extra={"reason": error.fields.get("reason")})
+            return None
+        return None if key is None else TokenReader(registry.registry_id, key)
 
     def _barrier(self, envelope: Envelope, answer: object) -> object:
         """``answer``, once nobody inside whom the change concerns holds more than the published view gives.

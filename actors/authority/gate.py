@@ -20,13 +20,14 @@ from actors.authority.view import (
     AuthorityView,
     Unbound,
     may_move,
+    read_token,
     require_audience,
     require_scope,
     resolve,
     resolve_operator,
     resolve_upkeep,
 )
-from messages.audience import Audience, Conversation, originating
+from messages.audience import Audience, AudienceToken, Caller, Conversation, originating
 from messages.errors import Denied, KnowledgeError, Restarting, StoreOpening
 from messages.operator import Operator, Scope
 from storage.layout import StoreLayout
@@ -167,6 +168,13 @@ class PermitGate:
         if isinstance(origin, Conversation) and len(self._seen) < SEEN_MAX:
             self._seen[origin.agent, origin.session_key] = round(now.timestamp() * 1000)
         return found
+
+    def audience_of(self, caller: Caller | None) -> Audience | None:
+        """The audience of a caller that may have come with a token instead. Raises the refusals of
+        :func:`actors.authority.view.read_token`, and ``Restarting`` while no authority vouches for a view."""
+        if not isinstance(caller, AudienceToken):
+            return caller
+        return read_token(self._current(), caller.text, self._now())
 
     def take_seen(self) -> dict[tuple[str, str], int]:
         """Agent and session key of the conversations that were let in since the last time, and when (UTC ms)."""

@@ -51,10 +51,7 @@ def listed(registry: Registry, policy: Policy, agent: str) -> JsonObject:
         {"sessionKey": key, "access": access, "known": any(covers(key, called) for called in conversations)}
         for key, access in grants.items()
     ]
-    seen: list[JsonObject] = [
-        {"sessionKey": key, "seenAt": format_instant(at)}
-        for key, at in conversations.items()
-    ]
+    seen: list[JsonObject] = [{"sessionKey": key, "seenAt": format_instant(at)} for key, at in conversations.items()]
     return {"agent": agent, "grants": [*shown], "conversations": [*seen]}
 
 

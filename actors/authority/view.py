@@ -12,6 +12,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from actors.authority.permit import MAINTENANCE, Inspection, Permit, Upkeep
+from actors.authority.tokens import TokenReader, require_shape
 from messages.audience import (
     Audience,
     Conversation,
@@ -22,6 +23,7 @@ from messages.audience import (
     originating,
     own_partition,
     run_ids,
+    token_ids,
 )
 from messages.errors import (
     AudienceMissing,
@@ -64,6 +66,9 @@ class AuthorityView:
     shared_gateway: bool = False
     grants: Mapping[str, Mapping[str, Access]] = field(default_factory=lambda: MappingProxyType({}))
     """Agent -> session key -> what conversations under that key may do in the agent's private partition."""
+    tokens: frozenset[str] = frozenset()
+    """The ids of tokens that were minted here and not revoked: an audience that was read from another is stale."""
+    token_reader: TokenReader | None = None
 
     def vouched_for(self, monotonic: float) -> bool:
         """Whether an authority that lives stands behind the view at this time."""
@@ -72,7 +77,7 @@ class AuthorityView:
     def content(self) -> tuple[object, ...]:
         """Everything that decides: two views with equal content have one epoch."""
         rights = (self.writes_enabled, self.operator_read, self.shared_gateway)
-        return rights, self.members, self.layouts, self.ended_runs, self.grants
+        return rights, self.members, self.layouts, self.ended_runs, self.grants, self.tokens, self.token_reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ def resolve(view: AuthorityView, audience: Audience, *, write: bool, now: dateti
     Raises ``Sandboxed``, ``AudienceStale``, ``Denied``, ``StoreAmbiguous``, ``WritesDisabled``,
     and ``ReadOnlyGrant`` where the save would be the first use of a store.
     """
-    _require_current(view, audience, now)
+    require_current(view, audience, now)
     member = view.members.get(originating(audience).agent)
     if member is None or not _knows_delegates(view, audience):
         raise Denied("This agent has no access to a knowledge store here.")
@@ -231,7 +236,22 @@ def _require_writes_enabled(view: AuthorityView, write: bool) -> None:
         raise WritesDisabled("Writes are disabled by the configuration (writesEnabled: false).")
 
 
-def _require_current(view: AuthorityView, audience: Audience, now: datetime) -> None:
+def read_token(view: AuthorityView, text: str, now: datetime) -> Audience:
+    """The audience that a token stands for now; what it may do, :func:`resolve` decides as for every other.
+
+    Raises the refusals of :meth:`TokenReader.read`, ``AudienceStale`` (``reason`` ``token_revoked``, or a run that has
+    ended), ``Sandboxed``.
+    """
+    if view.token_reader is None:
+        require_shape(text)
+        raise Denied("This installation has minted no token.", reason="token_signature")
+    audience = view.token_reader.read(text, now)
+    require_current(view, audience, now)
+    return audience
+
+
+def require_current(view: AuthorityView, audience: Audience, now: datetime) -> None:
+    """Raise unless the audience is one that still stands, whatever it may do."""
     if is_sandboxed(audience):
         raise Sandboxed("Sandboxed callers have no memory authority.")
     expiry = earliest_expiry(audience)
@@ -239,3 +259,5 @@ def _require_current(view: AuthorityView, audience: Audience, now: datetime) -> 
         raise AudienceStale("The audience has expired; the host must mint a new one.")
     if run_ids(audience) & view.ended_runs:
         raise AudienceStale("The run of this audience has ended.")
+    if not token_ids(audience) <= view.tokens:
+        raise AudienceStale("The token was revoked; the host must mint a new one.", reason="token_revoked")

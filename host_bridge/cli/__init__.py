@@ -17,6 +17,7 @@ __all__ = ["main"]
 _PACKAGES = ("actors", "messages", "storage")
 _COMMANDS = {
     "adopt": "host_bridge.cli.adopt",
+    "audience": "host_bridge.cli.audience",
     "call": "host_bridge.cli.call",
     "conversation": "host_bridge.cli.conversation",
     "demo": "host_bridge.cli.demo",

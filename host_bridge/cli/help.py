@@ -15,6 +15,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge adopt PATH...            make pages of plain Markdown files in the vault
   knowledge stores ...               which agent uses which store; share one, join one, go back to one's own
   knowledge conversation ...         which conversations read an agent's memory: list, grant, revoke
+  knowledge audience ...             signed tokens that stand for a caller: mint, revoke, list
   knowledge doctor                   is every store where it should be, and what to do when the registry is lost
   knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
@@ -58,6 +59,31 @@ a file of the agent's private folder, or a path below that folder as `knowledge 
 
 Example:
   knowledge adopt notes/reading-list.md people/ada.md
+""",
+    "audience": f"""\
+knowledge audience mint --agent A [--for TIME] ...   a signed token that stands for a caller
+knowledge audience revoke ID                         end a token before its time
+knowledge audience list [--agent A] [--limit N]      the tokens that have not expired, and those that were revoked
+
+A token is for a program that speaks for a caller and is not trusted to name one: it gives exactly that caller's access,
+until it expires, is revoked, or its run ends. Over JSON-RPC it stands in the place of the `audience`. It is good for
+this state directory only. `mint` prints the token alone on stdout; it is kept nowhere, and nothing shows it again.
+When `revoke` answers, nothing under the token is saved or answered any more. `knowledge stores audit` has both.
+
+  --agent A                      the owner of agent A (list: only the tokens of A)
+  --conversation KEY --session UUID
+                                 that conversation of the agent instead of the owner
+  --for TIME                     how long, at most 30d: 45m, 12h, 7d (default 1h)
+  --run R --account A            the run whose end ends the token; the account that it acts for
+  --sandboxed                    a caller that must reach nothing
+  --root JSON                    the audience that delegated to this one, as an object of the host protocol
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge audience mint --agent main --for 12h
+  knowledge audience mint --agent main --conversation chat:group:42 --session 3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d
+  knowledge audience list --json
 """,
     "call": f"""\
 knowledge call TOOL [JSON] - call one tool and print its answer

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from host_bridge.config import Configuration, load_configuration
-from messages.audience import Audience, Conversation
+from messages.audience import Audience, AudienceToken, Conversation
 from messages.envelope import Call, Deadline
 from messages.errors import (
     AudienceMissing,
@@ -145,6 +145,8 @@ class KnowledgeBridge:
             pending.settle(UnknownTool(f"No tool is called {call.tool}.", tool=call.tool))
         elif call.audience is None:
             pending.settle(AudienceMissing("The call carries no audience."))
+        elif isinstance(call.audience, AudienceToken):
+            pending.settle({"token": call.audience.text})
         else:
             act = call.arguments.get("act", "echo")
             if act == "hold":

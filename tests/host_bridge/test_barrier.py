@@ -30,7 +30,7 @@ from host_bridge.bridge import KnowledgeBridge
 from host_bridge.rpc import RpcPeer
 from host_bridge.transport import LineReader, Outbox
 from messages.audience import Conversation
-from messages.json_types import JsonObject
+from messages.json_types import JsonObject, JsonValue
 from messages.operator import LOCAL_OPERATOR
 from storage import faults
 from tests.kit.actors import eventually
@@ -66,7 +66,8 @@ class Host:
         self._outbox = Outbox(self._writer_end, name="test", patience=patience)
         self._peer = RpcPeer(bridge, self._outbox, operator=LOCAL_OPERATOR)
         self._numbers = itertools.count(1)
-        self.audience = AUDIENCE
+        self.audience: JsonValue = AUDIENCE
+        """On whose behalf it calls: an object, or a token."""
         self.private: list[bool] = []
         """Of each line in the order in which it was received, whether something private is in it."""
         self._answers: dict[int, tuple[int, JsonObject]] = {}
@@ -285,7 +286,12 @@ def end_a_run(bridge: KnowledgeBridge) -> None:
     bridge.end_run("any")
 
 
-@pytest.mark.parametrize("take_away", [revoke, end_a_run])
+def revoke_a_token(bridge: KnowledgeBridge) -> None:
+    minted = bridge.ask("access.tokens.mint", {"audience": AUDIENCE})
+    bridge.ask("access.tokens.revoke", {"id": minted["id"]})
+
+
+@pytest.mark.parametrize("take_away", [revoke, end_a_run, revoke_a_token])
 def test_a_closed_store_with_an_unsettled_journal_has_been_opened_when_the_revocation_returns(
     tmp_path: Path, take_away: Callable[[KnowledgeBridge], None]
 ) -> None:

@@ -171,5 +171,3 @@ def _end(context: OperationContext, upload: Upload) -> Outcome:
             reason="changed",
         )
     return retain(context, upload, complete.staged)
-
-

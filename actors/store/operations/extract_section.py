@@ -57,9 +57,7 @@ def extract_section(context: OperationContext, request: ExtractSectionRequest) -
         return earlier
     check_fences(context, request)
     given = request.source
-    entry = fenced_target(
-        context, given.id, given.expected_revision, given.expected_hash, kind="page", at="source."
-    )
+    entry = fenced_target(context, given.id, given.expected_revision, given.expected_hash, kind="page", at="source.")
     source = _Page(entry, entry.path, context.session.load(entry))
     evidence = attached(context, request.evidence or (), field="evidence")
     missing = unverified(context, evidence, field="evidence")
@@ -183,9 +181,7 @@ def _require_names_kept(context: OperationContext, source: _Page, destination: _
             )
 
 
-def _with_section(
-    drafts: Drafts, destination: _Page, moved: Extracted, evidence: Sequence[EvidenceCitation]
-) -> Draft:
+def _with_section(drafts: Drafts, destination: _Page, moved: Extracted, evidence: Sequence[EvidenceCitation]) -> Draft:
     before = destination.record
     after = replace(before, evidence=with_added(before.evidence, evidence))
     if destination.entry is not None:

@@ -69,9 +69,7 @@ class AuthoredLinks:
     @classmethod
     def of(cls, context: OperationContext, entry: Entry, record: Record) -> AuthoredLinks:
         parsed = links.parse(record.body)
-        found = [
-            AuthoredLink(link, links.resolve(link, entry.path), key_of(link, entry.path)) for link in parsed.links
-        ]
+        found = [AuthoredLink(link, links.resolve(link, entry.path), key_of(link, entry.path)) for link in parsed.links]
         made = cls(context, record.body, found, parsed.doubtful)
         for authored in found:
             if not authored.link.image:

@@ -36,9 +36,7 @@ def merge(context: OperationContext, request: MergeRequest) -> Outcome:
         return earlier
     check_fences(context, request)
     source, destination = (
-        fenced_target(
-            context, fence.id, fence.expected_revision, fence.expected_hash, kind="page", at=f"{name}."
-        )
+        fenced_target(context, fence.id, fence.expected_revision, fence.expected_hash, kind="page", at=f"{name}.")
         for name, fence in (("source", request.source), ("destination", request.destination))
     )
     _require_one_type(context, source, destination)

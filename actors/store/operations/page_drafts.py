@@ -74,9 +74,7 @@ def _edited(
     record_id: str,
     at: str,
 ) -> Draft:
-    entry = fenced_target(
-        context, record_id, arguments.expected_revision, arguments.expected_hash, kind="page", at=at
-    )
+    entry = fenced_target(context, record_id, arguments.expected_revision, arguments.expected_hash, kind="page", at=at)
     before = drafts.load(entry)
     fields = before.fields if arguments.fields is None else given_fields(arguments)
     page_type = require_valid_page(context, arguments.type, fields, drafts.type_of, at)

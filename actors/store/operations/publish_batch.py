@@ -113,9 +113,7 @@ def _filled_body(body: str, refs: Mapping[str, str]) -> str:
         raise UnknownRef(str(error.args[0]), "body") from None
 
 
-def _evidence(
-    context: OperationContext, content: BatchContent, at: str
-) -> tuple[tuple[EvidenceCitation, ...], str]:
+def _evidence(context: OperationContext, content: BatchContent, at: str) -> tuple[tuple[EvidenceCitation, ...], str]:
     """The citations of an item, and the path of the argument that has them."""
     if isinstance(content, PageArguments):
         field = f"{at}attachments"

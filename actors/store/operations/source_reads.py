@@ -63,9 +63,7 @@ def evidence_read(context: OperationContext, request: EvidenceReadRequest) -> Ou
     read = context.prepared.passage
     if read is None:
         point = None if cursor is None else Point(cursor.offset, cursor.line)
-        return NeedPassage(
-            ReadPassage(context.partition, request.path, verdict.stamp, lines, point, request.max_chars)
-        )
+        return NeedPassage(ReadPassage(context.partition, request.path, verdict.stamp, lines, point, request.max_chars))
     window = read.found
     if isinstance(window, NoWindow):
         raise _no_window(window, request)

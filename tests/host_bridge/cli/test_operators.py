@@ -82,6 +82,17 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
     revoked = sent("conversation", "revoke", "--agent", "main", "chat:1")
     assert revoked == ("access.grants.remove", "main", {"sessionKey": "chat:1"})
     assert sent("conversation", "list") == ("access.grants.list", None, {})
+    mint = ("audience", "mint", "--agent", "main")
+    owner: JsonObject = {"kind": "owner-private", "agent": "main"}
+    assert sent(*mint) == ("access.tokens.mint", None, {"audience": owner, "seconds": 3_600})
+    assert sent(*mint, "--run", "r", "--account", "ann", "--sandboxed", "--for", "2d")[2] == {
+        "audience": {**owner, "runId": "r", "account": "ann", "sandboxed": True}, "seconds": 2 * 86_400,
+    }  # fmt: skip
+    talk: JsonObject = {"kind": "conversation", "agent": "main", "sessionKey": "chat:1", "sessionId": store}
+    of_talk = ("--conversation", "chat:1", "--session", store, "--root", json.dumps(owner))
+    assert sent(*mint, *of_talk)[2] == {"audience": {**talk, "root": owner}, "seconds": 3_600}
+    assert sent("audience", "revoke", store) == ("access.tokens.revoke", None, {"id": store})
+    assert sent("audience", "list", "--agent", "main", "--limit", "5") == ("access.tokens.list", "main", {"limit": 5})
     words = (f"agent:a=b={store}", f"store:family={uuid.UUID(int=1)}", f"nobody={uuid.UUID(int=2)}", "place=elsewhere")
     rebuilt = asked(fake, "doctor", "rebuild", *words, "--yes")
     assert rebuilt["method"] == "operator.rebuildRegistry"
@@ -120,6 +131,16 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
         ["conversation", "grant", "--agent", "main", "key", "write"],
         ["conversation", "grant", "key", "read"],
         ["conversation", "revoke", "--agent", "main"],
+        ["audience"],
+        ["audience", "mint"],
+        ["audience", "mint", "--agent", "main", "--conversation", "chat:1"],
+        ["audience", "mint", "--agent", "main", "--for", "31d"],
+        ["audience", "mint", "--agent", "main", "--for", "1y"],
+        ["audience", "mint", "--agent", "main", "--root", "[]"],
+        ["audience", "mint", "--agent", "main", "--root", "{"],
+        ["audience", "revoke"],
+        ["audience", "revoke", "eyJhbGciOiJIUzI1NiJ9.e30.x"],
+        ["audience", "list", "--limit", "0"],
         ["doctor", "heal"],
         ["doctor", "--yes"],
         ["doctor", "rebuild", f"agent:main={uuid.UUID(int=1)}"],
@@ -235,6 +256,28 @@ def test_agents_are_moved_between_stores_and_a_conversation_is_let_in(real: Home
     actions = [line.split()[2] for line in real.run("stores", "audit").stdout.decode().splitlines()]
     assert actions == ["grant.remove", "grant.set", "store.own", "store.share", "store.create"]
     assert "# ours" in (real.state_dir / "knowledge.yaml").read_text()
+
+
+def test_a_token_is_minted_shown_once_listed_and_revoked(real: Home) -> None:
+    minted = real.run("audience", "mint", "--agent", "main", "--for", "12h")
+    token, told = minted.stdout.decode(), minted.stderr.decode()
+    assert token.count(".") == 2
+    assert token.count("\n") == 1
+    assert "stands for the owner of main until " in told
+    token_id = told.split()[1]
+    assert f"knowledge audience revoke {token_id}" in told
+    listed = real.run("audience", "list").stdout.decode()
+    assert listed.startswith(f"{token_id}  live, until ")
+    assert token.split(".")[1] not in listed + told
+    revoked = real.run("audience", "revoke", token_id)
+    assert revoked.stdout.decode().startswith(f"The token {token_id} of the owner of main is revoked")
+    assert f"{token_id}  revoked" in real.run("audience", "list").stdout.decode()
+    actions = [line.split()[2] for line in real.run("stores", "audit").stdout.decode().splitlines()]
+    assert actions == ["token.revoke", "token.mint"]
+    shown = json.loads(real.run("audience", "mint", "--agent", "main", "--json").stdout)
+    assert {"token", "id", "audience", "expiresAt", "state"} <= set(shown)
+    assert real.run("audience", "mint", "--agent", "stranger").returncode == exits.REFUSED
+    assert real.run("audience", "revoke", str(uuid.UUID(int=9))).returncode == exits.REFUSED
 
 
 def test_a_lost_registry_is_explained_and_made_anew_on_request_only(real: Home) -> None:
