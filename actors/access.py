@@ -1,4 +1,4 @@
-"""What operators ask about membership, grants and the registry: from the check of scope to the authority's answer.
+"""What operators and hosts ask about access and the registry: from the check of scope to the authority's answer.
 
 Each is one question to the authority, which alone changes the registry; none opens a store. Any thread.
 
@@ -11,7 +11,9 @@ from collections.abc import Callable, Collection
 from typing import assert_never
 
 from actors.authority import (
+    AnnounceSessions,
     ChangeGrant,
+    EndRun,
     Examine,
     ListGrants,
     ListStores,
@@ -27,8 +29,10 @@ from actors.operators import PendingOperation, operator_by
 from actors.supervision import ActorHandle, Reply, Request
 from messages.access import (
     AccessRequest,
+    AnnounceSessionsRequest,
     AuditRequest,
     DoctorRequest,
+    EndRunRequest,
     JoinStoreRequest,
     ListGrantsRequest,
     ListStoresRequest,
@@ -101,8 +105,8 @@ class AccessDesk:
                 agents: tuple[str, ...] = (agent,)
             case MoveAgent(agent, request):
                 agents = (agent, *(request.agents if isinstance(request, ShareStoreRequest) else ()))
-            case RevokeToken():
-                # Its bearer's agent may have been moved since: wherever a save may be left.
+            case RevokeToken() | EndRun():
+                # Whoever used it may have been moved since: wherever a save may be left.
                 return tuple(self._unsettled())
             case _:
                 return ()
@@ -136,6 +140,16 @@ class AccessDesk:
                 return RevokeToken(token_id, by, call.operator.agents)
             case ListTokensRequest(limit=limit):
                 return ListTokens(_whose(call), limit)
+            case EndRunRequest(run_id=run_id):
+                _nobodys(call)
+                require_whole_admin(call)  # a run is nobody's in particular
+                return EndRun(run_id, by)
+            case AnnounceSessionsRequest(sessions=sessions):
+                _nobodys(call)
+                role = call.operator.agents
+                if role is not None and any(session.agent not in role for session in sessions):
+                    raise Denied("There is no such agent for this operator.", field="sessions")
+                return AnnounceSessions(tuple((session.agent, session.session_key) for session in sessions), by.at)
             case _:
                 assert_never(request)
 

@@ -532,7 +532,7 @@ class Runtime:
         )
 
 
-def _pass_on(reply: Reply[bool], to: Reply[bool], proceed: Callable[[], object] | None = None) -> None:
+def _pass_on(reply: Reply[R], to: Reply[bool], proceed: Callable[[], object] | None = None) -> None:
     """Give an answer on; a success goes on with ``proceed`` where there is one."""
     error = reply.error()
     if error is not None:

@@ -1,4 +1,4 @@
-"""What an operator or a host may ask about access: stores, grants, tokens of audiences, runs; and the doctor.
+"""What an operator or a host may ask about access: stores, grants, tokens, runs, known conversations; and the doctor.
 
 Nothing here edits knowledge. Listing is reading; every change needs ``operator.admin``. The agent whose store or grant
 is meant is the ``agent`` of the call. :data:`HOST_METHODS` a host asks in its own name, without an operator. Pure.
@@ -25,6 +25,7 @@ SHARE_MAX_AGENTS: Final = 1_000
 STORES_SHOWN_MAX: Final = 10_000
 AUDIT_SHOWN_MAX: Final = 1_000
 TOKENS_SHOWN_MAX: Final = 1_000
+SESSIONS_MAX: Final = 1_000
 PATH_MAX_CHARS: Final = 4_096
 
 Scope: TypeAlias = Literal["operator.read", "operator.admin"]
@@ -116,6 +117,30 @@ class ListTokensRequest(ToolRequest):
     limit: Annotated[int, Integer(1, TOKENS_SHOWN_MAX)] = 100
 
 
+class EndRunRequest(ToolRequest):
+    """From the answer on, nothing is saved or answered under an audience or a token of this run."""
+
+    tool: ClassVar[str] = "access.runs.end"
+    run_id: _Agent = Field()
+
+
+class AnnouncedSession(Arguments):
+    """One conversation that the host has."""
+
+    agent: _Agent = Field()
+    session_key: _SessionKey = Field()
+
+
+class AnnounceSessionsRequest(ToolRequest):
+    """Conversations that exist, for whoever grants access to choose from; never a reason for access.
+
+    Each is known for 90 days from its last announcement or call; those that are left out are not forgotten.
+    """
+
+    tool: ClassVar[str] = "sessions.announce"
+    sessions: Annotated[tuple[AnnouncedSession, ...], Items(0, SESSIONS_MAX)] = Field()
+
+
 class DoctorRequest(ToolRequest):
     """What is wrong with the registry and with each store, and what to do. Looks only; works without a registry."""
 
@@ -153,6 +178,8 @@ AccessRequest: TypeAlias = (
     | MintTokenRequest
     | RevokeTokenRequest
     | ListTokensRequest
+    | EndRunRequest
+    | AnnounceSessionsRequest
     | DoctorRequest
     | RebuildRegistryRequest
 )
@@ -170,12 +197,23 @@ ACCESS_METHODS: Final[Mapping[str, tuple[type[AccessRequest], Scope]]] = Mapping
         MintTokenRequest.tool: (MintTokenRequest, "operator.admin"),
         RevokeTokenRequest.tool: (RevokeTokenRequest, "operator.admin"),
         ListTokensRequest.tool: (ListTokensRequest, "operator.admin"),
+        EndRunRequest.tool: (EndRunRequest, "operator.admin"),
+        AnnounceSessionsRequest.tool: (AnnounceSessionsRequest, "operator.admin"),
         DoctorRequest.tool: (DoctorRequest, "operator.admin"),
         RebuildRegistryRequest.tool: (RebuildRegistryRequest, "operator.admin"),
     }
 )
 
-HOST_METHODS: Final = frozenset((MintTokenRequest.tool, RevokeTokenRequest.tool, ListTokensRequest.tool))
+HOST_METHODS: Final = frozenset(
+    request.tool
+    for request in (
+        MintTokenRequest,
+        RevokeTokenRequest,
+        ListTokensRequest,
+        EndRunRequest,
+        AnnounceSessionsRequest,
+    )
+)
 """What a host may ask without naming an operator."""
 
 __all__ = [
@@ -183,9 +221,12 @@ __all__ = [
     "AUDIT_SHOWN_MAX",
     "HOST_METHODS",
     "AccessRequest",
+    "AnnounceSessionsRequest",
+    "AnnouncedSession",
     "AuditRequest",
     "BoundStore",
     "DoctorRequest",
+    "EndRunRequest",
     "JoinStoreRequest",
     "ListGrantsRequest",
     "ListStoresRequest",

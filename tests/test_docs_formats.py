@@ -82,7 +82,8 @@ def test_the_table_of_methods_is_the_protocols() -> None:
 
 def test_the_table_of_operators_methods_names_the_scope_of_each() -> None:
     page = (CHECKOUT / "docs" / "host-protocol.md").read_text("utf-8")
-    shown = dict(re.findall(r"^\| `((?:operator|access)\.[\w.]+)` \| `(operator\.\w+)` \|", page, re.MULTILINE))
+    row = r"^\| `((?:operator|access|sessions)\.[\w.]+)` \| `(operator\.\w+)` \|"
+    shown = dict(re.findall(row, page, re.MULTILINE))
     assert shown == {name: scope for name, (_, scope) in OPERATOR_METHODS.items()}
 
 

@@ -4,7 +4,7 @@ from actors.authority.assigning import MoveAgent
 from actors.authority.authority import Authority, AwaitView, BindAgent, EndRun, ReadAudit, Reload
 from actors.authority.doctor import Examine, RebuildRegistry
 from actors.authority.gate import PermitGate
-from actors.authority.granting import ChangeGrant, ListGrants
+from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants
 from actors.authority.inventory import ListStores
 from actors.authority.permit import Permit
 from actors.authority.policy import Memberships, Policy, SharedStore
@@ -13,6 +13,7 @@ from actors.authority.tokens import ListTokens, MintToken, RevokeToken, TokenRea
 from actors.authority.view import AuthorityView, Membership, Unbound, require_may_save, resolve
 
 __all__ = [
+    "AnnounceSessions",
     "Authority",
     "AuthorityView",
     "AwaitView",

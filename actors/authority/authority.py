@@ -18,7 +18,7 @@ from actors.authority import assigning, relocations, tokens
 from actors.authority.assigning import MoveAgent, agents_of
 from actors.authority.doctor import Examine, RebuildRegistry, examination, made_anew
 from actors.authority.gate import PermitGate
-from actors.authority.granting import ChangeGrant, ListGrants, change, listed
+from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants, announce, change, listed
 from actors.authority.inventory import ListStores, inventory
 from actors.authority.permit import Permit, belongs_to, reaches_through
 from actors.authority.policy import Memberships, Policy, holder_of, memberships
@@ -56,7 +56,7 @@ class BindAgent(Request[StoreLayout]):
 
 
 @dataclass(frozen=True, slots=True)
-class EndRun(Request[bool]):
+class EndRun(Request[JsonObject]):
     """The host says that a run is over: its audiences are stale, its tokens revoked, and this is a barrier."""
 
     run_id: str
@@ -177,7 +177,9 @@ class Authority(GuardedActor):
                 self._gate.end_run(run_id)
                 self._open().tokens.revoke_of_run(run_id, by)
                 self._publish()
-                return self._barrier(envelope, True)
+                return self._barrier(envelope, {})
+            case AnnounceSessions():
+                return announce(self._open(), self._read_policy(), message)
             case _:
                 raise InternalError(f"The authority takes no {type(message).__name__}.")
 

@@ -1,4 +1,4 @@
-"""Grants of conversations to their agent's private partition: listing and changing them.
+"""Grants of conversations to their agent's private partition: listing and changing them, and whom to choose from.
 
 The authority's thread. Source: stores-and-access.md (Conversation access).
 """
@@ -35,6 +35,22 @@ class ChangeGrant(Request[JsonObject]):
     session_key: str
     access: Access | None
     by: By
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceSessions(Request[JsonObject]):
+    """To the authority: the host has these conversations (agent, session key), now (UTC milliseconds)."""
+
+    sessions: tuple[tuple[str, str], ...]
+    at: int
+
+
+def announce(registry: Registry, policy: Policy, message: AnnounceSessions) -> JsonObject:
+    """Note them as known; how many. Raises ``Denied`` for an agent that the host does not know, ``StorageError``."""
+    if any(agent not in policy.agents for agent, _ in message.sessions):
+        raise Denied("There is no such agent for this operator.", field="sessions")
+    registry.note_seen(dict.fromkeys(message.sessions, message.at))
+    return {"announced": len(set(message.sessions))}
 
 
 def listed(registry: Registry, policy: Policy, agent: str) -> JsonObject:

@@ -31,7 +31,7 @@ from host_bridge.rpc import RpcPeer
 from host_bridge.transport import LineReader, Outbox
 from messages.audience import Conversation
 from messages.json_types import JsonObject, JsonValue
-from messages.operator import LOCAL_OPERATOR
+from messages.operator import LOCAL_OPERATOR, Operator
 from storage import faults
 from tests.kit.actors import eventually
 from tests.kit.leaks import nothing_left
@@ -59,12 +59,19 @@ def leaks() -> Iterator[None]:
 class Host:
     """The far end of one pipe: each line as it was received, with its place in the order."""
 
-    def __init__(self, bridge: KnowledgeBridge, *, patience: float = 5.0, small: bool = False) -> None:
+    def __init__(
+        self,
+        bridge: KnowledgeBridge,
+        *,
+        patience: float = 5.0,
+        small: bool = False,
+        operator: Operator | None = LOCAL_OPERATOR,
+    ) -> None:
         self.reader_end, self._writer_end = os.pipe()
         if small:
             fcntl.fcntl(self._writer_end, fcntl.F_SETPIPE_SZ, 4096)
         self._outbox = Outbox(self._writer_end, name="test", patience=patience)
-        self._peer = RpcPeer(bridge, self._outbox, operator=LOCAL_OPERATOR)
+        self._peer = RpcPeer(bridge, self._outbox, operator=operator)
         self._numbers = itertools.count(1)
         self.audience: JsonValue = AUDIENCE
         """On whose behalf it calls: an object, or a token."""
