@@ -12,24 +12,25 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
 from actors.directory import StoreDirectory, StoreHandle
 from actors.maintenance import MaintenanceReport, RunMaintenance
-from actors.store.caretaker import AdoptVault, FinishMove, MoveFolder, UndoMove, caretaker_name, caretaker_spec
+from actors.resting import RestingStores, cancelled, then
+from actors.store.caretaker import AdoptVault, ExportConversation, FinishMove, MoveFolder, UndoMove
 from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
 from actors.store.settings import StoreSettings
-from actors.supervision import ActorHandle, Reply, Request, Tree, log_defect
+from actors.supervision import ActorHandle, Reply, Tree
 from messages.access import DoctorRequest, RebuildRegistryRequest
-from messages.envelope import Deadline
-from messages.errors import Cancelled, DeadlineExceeded, Denied, FailedClosed, InternalError, KnowledgeError, NotFound
+from messages.errors import DeadlineExceeded, Denied, FailedClosed, InternalError, KnowledgeError, NotFound
 from messages.json_types import JsonObject
 from messages.operator import (
     AcceptDeletionsRequest,
     AdoptNotesRequest,
     AdoptStoreRequest,
+    ExportConversationRequest,
     MaintenanceStatusRequest,
     OperatorCall,
     OperatorDiagnosticsRequest,
@@ -38,6 +39,8 @@ from messages.operator import (
     RunMaintenanceRequest,
 )
 from messages.tools.operator_reads import OperatorRead
+from messages.vocabulary import Partition
+from storage.conversation_export import Exported, plan_export
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
 from storage.registry_audit import By
@@ -46,12 +49,10 @@ from storage.relocation import Move, Moved
 MOVE_SECONDS: Final = 3_600.0
 """A copy of a large store takes as long as it takes; the caller's own deadline ends its waiting, not the move."""
 ADOPT_SECONDS: Final = 300.0
+EXPORT_SECONDS: Final = 3_600.0
 SWITCH_SECONDS: Final = 30.0
 
 logger = logging.getLogger(__name__)
-
-R = TypeVar("R")
-
 
 class PendingOperation:
     """One operator's request on its way; a pending answer like a tool call's. Any thread."""
@@ -155,12 +156,13 @@ class Operators:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._gate = around.gate
+        self._resting = RestingStores(around.tree, around.stores)
 
     def start(self, pending: PendingOperation) -> None:
         """Begin; what is raised is the request's answer. The authority has a view by now."""
         call = pending.call
         if call.cancellation.requested:
-            raise _cancelled()
+            raise cancelled()
         if isinstance(call.request, OperatorRead):
             self._in_lane(pending, self._permit(call), pending.succeed, pending.fail)
             return
@@ -173,6 +175,8 @@ class Operators:
                 self._adopt_store(pending, self._permit(call))
             case RelocateStoreRequest():
                 self._relocate(pending, call.request)
+            case ExportConversationRequest():
+                self._export(pending, call.request, self._permit(call))
             case RunMaintenanceRequest():
                 chosen = self._chosen(call)
                 if not pending.begin():
@@ -180,14 +184,14 @@ class Operators:
                 run = self._around.maintenance.ask(
                     RunMaintenance(chosen), deadline=call.deadline, cancellation=call.cancellation
                 )
-                _then(
+                then(
                     run,
                     lambda shown: pending.succeed(self._visible(call, shown)),
                     pending.fail,
                 )
             case MaintenanceStatusRequest():
                 self._gate.require_scope(call.operator, call.scope)
-                _then(
+                then(
                     self._around.maintenance.ask(MaintenanceReport(), deadline=call.deadline),
                     lambda shown: pending.succeed(self._visible(call, shown)),
                     pending.fail,
@@ -282,10 +286,10 @@ class Operators:
                 cancellation=call.cancellation,
                 correlation_id=call.correlation_id,
             )
-            _then(reply, succeed, fail)
+            then(reply, succeed, fail)
 
         opened = self._around.stores.open(permit.vault_id, self._around.settings_of(permit.vault_id, layout))
-        _then(opened, ask, fail)
+        then(opened, ask, fail)
 
     # --- while no lane runs ----------------------------------------------------------------------------
 
@@ -297,12 +301,14 @@ class Operators:
 
         def adopted(adoption: Adoption) -> None:
             shown: JsonObject = {"agent": permit.agent, "vaultId": vault_id, "adopted": adoption.to_json()}
-            self._release(vault_id, settings, lambda: self._take_over(pending, permit, shown))
+            self._resting.release(vault_id, settings, lambda: self._take_over(pending, permit, shown))
 
         def failed(error: KnowledgeError) -> None:
-            self._release(vault_id, None, lambda: pending.fail(error))
+            self._resting.release(vault_id, None, lambda: pending.fail(error))
 
-        self._held(vault_id, pending, lambda: self._cared_for(vault_id, message, ADOPT_SECONDS, adopted, failed))
+        self._resting.held(
+            vault_id, pending, lambda: self._resting.cared_for(vault_id, message, ADOPT_SECONDS, adopted, failed)
+        )
 
     def _take_over(self, pending: PendingOperation, permit: Permit, shown: JsonObject) -> None:
         """The vault stands as it is, so also what is missing in it: no guard asks again."""
@@ -315,35 +321,59 @@ class Operators:
 
         def ask(handle: StoreHandle) -> None:
             reply = handle.ask(message, deadline=call.deadline, correlation_id=call.correlation_id)
-            _then(reply, lambda found: pending.succeed({**shown, "files": found["files"]}), partly)
+            then(reply, lambda found: pending.succeed({**shown, "files": found["files"]}), partly)
 
         def partly(error: KnowledgeError) -> None:
             # The adoption stands; that its first scan is still under way is no failure of it.
             pending.succeed({**shown, "opening": refusal(error.code, error.message, {})})
 
         opened = self._around.stores.open(permit.vault_id, self._around.settings_of(permit.vault_id, layout))
-        _then(opened, ask, partly)
+        then(opened, ask, partly)
+
+    def _export(self, pending: PendingOperation, request: ExportConversationRequest, permit: Permit) -> None:
+        vault_id = permit.vault_id
+        settings = self._around.settings_of(vault_id, self._gate.place_of(permit))
+        message = ExportConversation(
+            settings.layout,
+            settings.limits,
+            settings.git,
+            Partition(request.session),
+            plan_export(self._around.layout, request.path),
+            permit.agent,
+            self._around.now_ms(),
+        )
+
+        def exported(found: Exported) -> None:
+            shown: JsonObject = {"agent": permit.agent, "sessionId": request.session, **found.to_json()}
+            self._resting.release(vault_id, None, lambda: pending.succeed(shown))
+
+        def failed(error: KnowledgeError) -> None:
+            self._resting.release(vault_id, None, lambda: pending.fail(error))
+
+        self._resting.held(
+            vault_id, pending, lambda: self._resting.cared_for(vault_id, message, EXPORT_SECONDS, exported, failed)
+        )
 
     def _relocate(self, pending: PendingOperation, request: RelocateStoreRequest) -> None:
         call, vault_id = pending.call, request.store
         self._gate.require_scope(call.operator, call.scope, vault_id=vault_id)
 
         def planned(move: Move) -> None:
-            self._held(vault_id, pending, lambda: self._move(pending, move))
+            self._resting.held(vault_id, pending, lambda: self._move(pending, move))
 
         plan = self._around.authority.ask(PlanMove(vault_id, request.path), deadline=call.deadline)
-        _then(plan, planned, pending.fail)
+        then(plan, planned, pending.fail)
 
     def _move(self, pending: PendingOperation, move: Move) -> None:
         layout, vault_id = self._around.layout, move.vault_id
         by = operator_by(pending.call, self._around.now_ms())
 
         def failed(error: KnowledgeError) -> None:
-            self._release(vault_id, None, lambda: pending.fail(error))
+            self._resting.release(vault_id, None, lambda: pending.fail(error))
 
         def moved(how: Moved) -> None:
-            switch = self._around.authority.ask(SwitchStore(move, by), deadline=self._within(SWITCH_SECONDS))
-            _then(switch, lambda at: switched(how, at), undone)
+            switch = self._around.authority.ask(SwitchStore(move, by), deadline=self._resting.within(SWITCH_SECONDS))
+            then(switch, lambda at: switched(how, at), undone)
 
         def undone(error: KnowledgeError) -> None:
             # An answer that got lost may hide a switch that was made: the next start looks, and we touch nothing.
@@ -351,85 +381,20 @@ class Operators:
                 failed(error)
                 return
             undo = UndoMove(layout, move)
-            self._cared_for(vault_id, undo, MOVE_SECONDS, lambda _: failed(error), lambda _: failed(error))
+            self._resting.cared_for(vault_id, undo, MOVE_SECONDS, lambda _: failed(error), lambda _: failed(error))
 
         def switched(how: Moved, at: StoreLayout) -> None:
             def finished(left: tuple[str, ...]) -> None:
                 shown: JsonObject = {"vaultId": vault_id, "path": str(at.root), "how": how.how}
                 if left:
                     shown["left"] = {"path": str(move.source), "files": list(left)}
-                self._release(vault_id, self._around.settings_of(vault_id, at), lambda: pending.succeed(shown))
+                self._resting.release(vault_id, self._around.settings_of(vault_id, at), lambda: pending.succeed(shown))
 
-            self._cared_for(vault_id, FinishMove(layout, move), MOVE_SECONDS, finished, lambda _: finished(()))
+            self._resting.cared_for(vault_id, FinishMove(layout, move), MOVE_SECONDS, finished, lambda _: finished(()))
 
-        self._cared_for(vault_id, MoveFolder(layout, move), MOVE_SECONDS, moved, failed)
-
-    def _held(self, vault_id: str, pending: PendingOperation, proceed: Callable[[], None]) -> None:
-        """Go on once the store is down and nobody can open it."""
-
-        def down(_: bool) -> None:
-            if pending.call.cancellation.requested:
-                pending.fail(_cancelled())
-            if pending.begin():
-                proceed()
-            else:
-                self._around.stores.release(vault_id)
-
-        _then(self._around.stores.hold(vault_id), down, pending.fail)
-
-    def _within(self, seconds: float) -> Deadline:
-        return Deadline.after(seconds, self._around.tree.environment.clock.monotonic)
-
-    def _release(self, vault_id: str, settings: StoreSettings | None, proceed: Callable[[], None]) -> None:
-        self._around.stores.release(vault_id, settings).add_done_callback(lambda _: proceed())
-
-    def _cared_for(
-        self,
-        vault_id: str,
-        message: Request[R],
-        seconds: float,
-        succeed: Callable[[R], None],
-        fail: Callable[[KnowledgeError], None],
-    ) -> None:
-        """Have a caretaker of its own do it: started for this one task and stopped after it."""
-        root = self._around.tree.root
-
-        def started(caretaker: ActorHandle) -> None:
-            reply = caretaker.ask(message, deadline=self._within(seconds))
-
-            def done(answered: Reply[R]) -> None:
-                # Stopped before anything goes on: the next task's caretaker has the same name.
-                stop = root.stop_child(caretaker_name(vault_id))
-                stop.add_done_callback(lambda _: _then(answered, succeed, fail))
-
-            reply.add_done_callback(done)
-
-        _then(root.start_child(caretaker_spec(vault_id)), started, fail)
+        self._resting.cared_for(vault_id, MoveFolder(layout, move), MOVE_SECONDS, moved, failed)
 
 
 def operator_by(call: OperatorCall, at: int) -> By:
     """What the audit says of an operator's request."""
     return By(f"operator:{call.operator.id}", call.door, at)
-
-
-def _cancelled() -> Cancelled:
-    return Cancelled("The operator cancelled the request before it began; nothing was done.")
-
-
-def _then(reply: Reply[R], succeed: Callable[[R], None], fail: Callable[[KnowledgeError], None]) -> None:
-    """Go on with the value of a reply; whatever goes wrong on the way goes to ``fail``."""
-
-    def answered(done: Reply[R]) -> None:
-        error = done.error()
-        if error is not None:
-            fail(error)
-            return
-        try:
-            succeed(done.result(0))
-        except KnowledgeError as refused:
-            fail(refused)
-        except Exception as defect:  # noqa: BLE001 - whatever it is, the operator must not wait for ever
-            log_defect(logger, "an operator's request failed", defect, {})
-            fail(InternalError("The runtime failed on this request; its log has the details."))
-
-    reply.add_done_callback(answered)

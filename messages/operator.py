@@ -102,6 +102,14 @@ class RelocateStoreRequest(ToolRequest):
     path: _Path = Field()
 
 
+class ExportConversationRequest(ToolRequest):
+    """Write what the agent's store holds of a conversation into a folder, which must not exist yet."""
+
+    tool: ClassVar[str] = "operator.exportConversation"
+    session: Uuid = Field()
+    path: _Path = Field()
+
+
 class RunMaintenanceRequest(ToolRequest):
     """Look after the store of an agent, or after every store; answered when the run has begun, not when it ends."""
 
@@ -122,6 +130,7 @@ OperatorRequest: TypeAlias = (
     | AcceptDeletionsRequest
     | AdoptStoreRequest
     | RelocateStoreRequest
+    | ExportConversationRequest
     | RunMaintenanceRequest
     | MaintenanceStatusRequest
 )
@@ -135,6 +144,7 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest | AccessRequest]
         AcceptDeletionsRequest.tool: (AcceptDeletionsRequest, "operator.admin"),
         AdoptStoreRequest.tool: (AdoptStoreRequest, "operator.admin"),
         RelocateStoreRequest.tool: (RelocateStoreRequest, "operator.admin"),
+        ExportConversationRequest.tool: (ExportConversationRequest, "operator.admin"),
         RunMaintenanceRequest.tool: (RunMaintenanceRequest, "operator.admin"),
         MaintenanceStatusRequest.tool: (MaintenanceStatusRequest, "operator.admin"),
         **ACCESS_METHODS,

@@ -5,16 +5,22 @@ Source: DESIGN.md (The tree), decisions.md sections 4 and 6.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from actors.supervision import ActorSettings, ChildSpec, Corruption, Envelope, GuardedActor, Request
 from messages.errors import InternalError, Quarantined
+from messages.vocabulary import Partition
 from storage import relocation
+from storage.conversation_export import Exported, export_conversation
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
 from storage.relocation import Move, Moved
 from storage.session import StoreSession
 from storage.state.connection import StorageCorrupt
+from storage.vault import ScanLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,19 @@ class AdoptVault(Request[Adoption]):
     layout: StoreLayout
     actor: str
     git: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExportConversation(Request[Exported]):
+    """Write a conversation's partition into a folder; ``at`` in UTC milliseconds."""
+
+    layout: StoreLayout
+    limits: ScanLimits
+    git: bool
+    partition: Partition
+    target: Path
+    agent: str
+    at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +75,11 @@ class Caretaker(GuardedActor):
     def on_ask(self, message: object, envelope: Envelope) -> object:
         match message:
             case AdoptVault(layout, actor, git):
-                try:
+                with _sound():
                     return StoreSession.adopt(layout, actor=actor, git=git)
-                except StorageCorrupt as error:
-                    raise Corruption(
-                        Quarantined("The store's database is damaged; restore it from a backup.", reason="damaged")
-                    ) from error
+            case ExportConversation():
+                with _sound():
+                    return _export(message)
             case MoveFolder(layout, move):
                 return relocation.move_folder(layout, move)
             case FinishMove(layout, move):
@@ -71,6 +89,24 @@ class Caretaker(GuardedActor):
                 return True
             case _:
                 raise InternalError(f"A caretaker takes no {type(message).__name__}.")
+
+
+def _export(message: ExportConversation) -> Exported:
+    session = StoreSession.open(message.layout, limits=message.limits, git=message.git)
+    try:
+        return export_conversation(session, message.partition, message.target, agent=message.agent, at=message.at)
+    finally:
+        session.close()
+
+
+@contextmanager
+def _sound() -> Iterator[None]:
+    try:
+        yield
+    except StorageCorrupt as error:
+        raise Corruption(
+            Quarantined("The store's database is damaged; restore it from a backup.", reason="damaged")
+        ) from error
 
 
 def caretaker_name(vault_id: str) -> str:

@@ -1,6 +1,12 @@
-"""``knowledge conversation``: which conversations read, or read and save, an agent's memory. Standard library only."""
+"""``knowledge conversation``: which conversations read an agent's memory, and exporting one's own.
+
+Standard library only.
+"""
 
 from __future__ import annotations
+
+import os
+import uuid
 
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
@@ -10,12 +16,13 @@ from host_bridge.owner.client import OwnerError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from host_bridge.cli.options import Options
     from messages.json_types import JsonObject
 
 _DEADLINE_MS = 60_000
+_LONG_MS = 600_000
 _OPTIONS = {**STATE_DIR, "--agent": True, "--json": False}
 _SHOWN = 20
 _ACCESS = {"read": "can read", "read-save": "can read and save"}
@@ -39,20 +46,72 @@ def run(arguments: Sequence[str]) -> int:
         if not options.words:
             raise UsageError("name the session key of the grant; `knowledge conversation list` shows them")
         return _done(options, "access.grants.remove", {"sessionKey": options.words[0]})
-    raise UsageError("say what to do: list, grant or revoke")
+    if name == "export":
+        return _export(rest)
+    raise UsageError("say what to do: list, grant, revoke or export")
+
+
+def _export(arguments: Sequence[str]) -> int:
+    options = parse(arguments, _OPTIONS, words=2)
+    if len(options.words) != 2:
+        raise UsageError(
+            "name the conversation's session id and a folder that does not exist yet, as in: knowledge conversation "
+            "export --agent main 33333333-3333-4333-8333-333333333333 ./chat"
+        )
+    params: JsonObject = {
+        "agent": _agent(options),
+        "session": _session(options.words[0]),
+        "path": os.path.abspath(options.words[1]),
+    }
+
+    def in_words(result: JsonObject) -> str:
+        skipped = result.get("skipped")
+        left = f"\n{skipped} links or devices were left out." if skipped else ""
+        return (
+            f"{result.get('records')} records with {result.get('revisions')} revisions are in {result.get('path')}: "
+            f"{result.get('files')} files, {result.get('bytes')} bytes.{left}\n"
+            "To check them: sha256sum --check SHA256SUMS"
+        )
+
+    return _answered(options, "operator.exportConversation", params, in_words, deadline_ms=_LONG_MS)
+
+
+def _session(word: str) -> str:
+    try:
+        return str(uuid.UUID(word))
+    except ValueError:
+        raise UsageError(
+            f"{word!r} is no session id: that is the UUID of the conversation, the name of its folder in the vault"
+        ) from None
+
+
+def _agent(options: Options) -> str:
+    agent = options.get("--agent")
+    if agent is None:
+        raise UsageError("say whose memory is meant: --agent A")
+    return agent
 
 
 def _done(options: Options, method: str, params: JsonObject) -> int:
-    agent, compact = options.get("--agent"), options.has("--json")
-    if agent is not None:
-        params = {**params, "agent": agent}
-    elif method != "access.grants.list":
-        raise UsageError("say whose memory is meant: --agent A")
+    if options.has("--agent") or method != "access.grants.list":
+        params = {**params, "agent": _agent(options)}
+    return _answered(options, method, params, _in_words)
+
+
+def _answered(
+    options: Options,
+    method: str,
+    params: JsonObject,
+    in_words: Callable[[JsonObject], str],
+    *,
+    deadline_ms: int = _DEADLINE_MS,
+) -> int:
+    compact = options.has("--json")
     try:
-        result = ask(state_dir(options), method, params, deadline_ms=_DEADLINE_MS)
+        result = ask(state_dir(options), method, params, deadline_ms=deadline_ms)
     except OwnerError as error:
         return output.failure(error, compact=compact)
-    output.emit(output.as_json(result, compact=True) if compact else _in_words(result))
+    output.emit(output.as_json(result, compact=True) if compact else in_words(result))
     return exits.OK
 
 

@@ -81,6 +81,8 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
     assert granted == ("access.grants.set", "main", {"sessionKey": "chat:1", "access": "read-save"})
     revoked = sent("conversation", "revoke", "--agent", "main", "chat:1")
     assert revoked == ("access.grants.remove", "main", {"sessionKey": "chat:1"})
+    exported = sent("conversation", "export", "--agent", "main", store.upper(), "chat")
+    assert exported == ("operator.exportConversation", "main", {"session": store, "path": "/chat"})
     assert sent("conversation", "list") == ("access.grants.list", None, {})
     mint = ("audience", "mint", "--agent", "main")
     owner: JsonObject = {"kind": "owner-private", "agent": "main"}
@@ -131,6 +133,9 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
         ["conversation", "grant", "--agent", "main", "key", "write"],
         ["conversation", "grant", "key", "read"],
         ["conversation", "revoke", "--agent", "main"],
+        ["conversation", "export", "--agent", "main", str(uuid.UUID(int=1))],
+        ["conversation", "export", "--agent", "main", "chat:1", "chat"],
+        ["conversation", "export", str(uuid.UUID(int=1)), "chat"],
         ["audience"],
         ["audience", "mint"],
         ["audience", "mint", "--agent", "main", "--conversation", "chat:1"],
