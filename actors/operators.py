@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
+from actors.conversations import Conversations
 from actors.directory import StoreDirectory, StoreHandle
 from actors.maintenance import MaintenanceReport, RunMaintenance
 from actors.resting import RestingStores, cancelled, then
-from actors.store.caretaker import AdoptVault, ExportConversation, FinishMove, MoveFolder, UndoMove
+from actors.store.caretaker import AdoptVault, FinishMove, MoveFolder, UndoMove
 from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
 from actors.store.settings import StoreSettings
@@ -30,6 +31,7 @@ from messages.operator import (
     AcceptDeletionsRequest,
     AdoptNotesRequest,
     AdoptStoreRequest,
+    EraseConversationRequest,
     ExportConversationRequest,
     MaintenanceStatusRequest,
     OperatorCall,
@@ -39,8 +41,6 @@ from messages.operator import (
     RunMaintenanceRequest,
 )
 from messages.tools.operator_reads import OperatorRead
-from messages.vocabulary import Partition
-from storage.conversation_export import Exported, plan_export
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
 from storage.registry_audit import By
@@ -49,10 +49,10 @@ from storage.relocation import Move, Moved
 MOVE_SECONDS: Final = 3_600.0
 """A copy of a large store takes as long as it takes; the caller's own deadline ends its waiting, not the move."""
 ADOPT_SECONDS: Final = 300.0
-EXPORT_SECONDS: Final = 3_600.0
 SWITCH_SECONDS: Final = 30.0
 
 logger = logging.getLogger(__name__)
+
 
 class PendingOperation:
     """One operator's request on its way; a pending answer like a tool call's. Any thread."""
@@ -157,6 +157,9 @@ class Operators:
         self._around = around
         self._gate = around.gate
         self._resting = RestingStores(around.tree, around.stores)
+        self._conversations = Conversations(
+            around.layout, self._resting, around.authority, self._settings_of, around.now_ms
+        )
 
     def start(self, pending: PendingOperation) -> None:
         """Begin; what is raised is the request's answer. The authority has a view by now."""
@@ -176,7 +179,9 @@ class Operators:
             case RelocateStoreRequest():
                 self._relocate(pending, call.request)
             case ExportConversationRequest():
-                self._export(pending, call.request, self._permit(call))
+                self._conversations.export(pending, call.request, self._permit(call))
+            case EraseConversationRequest():
+                self._conversations.erase(pending, call.request, self._permit(call), self._by(call))
             case RunMaintenanceRequest():
                 chosen = self._chosen(call)
                 if not pending.begin():
@@ -291,6 +296,12 @@ class Operators:
         opened = self._around.stores.open(permit.vault_id, self._around.settings_of(permit.vault_id, layout))
         then(opened, ask, fail)
 
+    def _settings_of(self, permit: Permit) -> StoreSettings:
+        return self._around.settings_of(permit.vault_id, self._gate.place_of(permit))
+
+    def _by(self, call: OperatorCall) -> By:
+        return operator_by(call, self._around.now_ms())
+
     # --- while no lane runs ----------------------------------------------------------------------------
 
     def _adopt_store(self, pending: PendingOperation, permit: Permit) -> None:
@@ -329,30 +340,6 @@ class Operators:
 
         opened = self._around.stores.open(permit.vault_id, self._around.settings_of(permit.vault_id, layout))
         then(opened, ask, partly)
-
-    def _export(self, pending: PendingOperation, request: ExportConversationRequest, permit: Permit) -> None:
-        vault_id = permit.vault_id
-        settings = self._around.settings_of(vault_id, self._gate.place_of(permit))
-        message = ExportConversation(
-            settings.layout,
-            settings.limits,
-            settings.git,
-            Partition(request.session),
-            plan_export(self._around.layout, request.path),
-            permit.agent,
-            self._around.now_ms(),
-        )
-
-        def exported(found: Exported) -> None:
-            shown: JsonObject = {"agent": permit.agent, "sessionId": request.session, **found.to_json()}
-            self._resting.release(vault_id, None, lambda: pending.succeed(shown))
-
-        def failed(error: KnowledgeError) -> None:
-            self._resting.release(vault_id, None, lambda: pending.fail(error))
-
-        self._resting.held(
-            vault_id, pending, lambda: self._resting.cared_for(vault_id, message, EXPORT_SECONDS, exported, failed)
-        )
 
     def _relocate(self, pending: PendingOperation, request: RelocateStoreRequest) -> None:
         call, vault_id = pending.call, request.store

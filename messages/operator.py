@@ -21,7 +21,7 @@ from messages.audience import AGENT_MAX_CHARS, Audience, Caller, parse_caller
 from messages.envelope import Cancellation, Deadline, new_correlation_id
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
-from messages.pieces import Choice, Integer, Items, RawJson, Text, Uuid
+from messages.pieces import Bool, Choice, Integer, Items, RawJson, Text, Uuid
 from messages.tools import ToolRequest, WriteRequest
 from messages.tools.operator_reads import OPERATOR_READS, OperatorRead
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS, DIAGNOSTICS_MAX_FINDINGS
@@ -110,6 +110,18 @@ class ExportConversationRequest(ToolRequest):
     path: _Path = Field()
 
 
+class EraseConversationRequest(ToolRequest):
+    """Leave nothing of a conversation in the agent's store. Cannot be undone.
+
+    ``dryRun``: only say what would go. ``discardGit``: also where a person's own commits go with the local history.
+    """
+
+    tool: ClassVar[str] = "operator.eraseConversation"
+    session: Uuid = Field()
+    dry_run: Bool = False
+    discard_git: Bool = False
+
+
 class RunMaintenanceRequest(ToolRequest):
     """Look after the store of an agent, or after every store; answered when the run has begun, not when it ends."""
 
@@ -131,6 +143,7 @@ OperatorRequest: TypeAlias = (
     | AdoptStoreRequest
     | RelocateStoreRequest
     | ExportConversationRequest
+    | EraseConversationRequest
     | RunMaintenanceRequest
     | MaintenanceStatusRequest
 )
@@ -145,6 +158,7 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest | AccessRequest]
         AdoptStoreRequest.tool: (AdoptStoreRequest, "operator.admin"),
         RelocateStoreRequest.tool: (RelocateStoreRequest, "operator.admin"),
         ExportConversationRequest.tool: (ExportConversationRequest, "operator.admin"),
+        EraseConversationRequest.tool: (EraseConversationRequest, "operator.admin"),
         RunMaintenanceRequest.tool: (RunMaintenanceRequest, "operator.admin"),
         MaintenanceStatusRequest.tool: (MaintenanceStatusRequest, "operator.admin"),
         **ACCESS_METHODS,

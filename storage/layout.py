@@ -12,6 +12,7 @@
         stores/<vaultId>/
             state.sqlite                        journal, history, catalogue, Git queue
             search/private.sqlite, search/<sessionId>.sqlite
+            erasing.json                        only while a conversation is being erased: which one
             vault/
                 vault.json, .git/
                 private/, conversations/<sessionId>/

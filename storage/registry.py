@@ -30,7 +30,7 @@ from storage.audience_tokens import AudienceTokens
 from storage.faults import effect
 from storage.grants import Access, all_grants, remove_grant, set_grant
 from storage.layout import Layout, StoreLayout
-from storage.registry_audit import By
+from storage.registry_audit import Action, By
 from storage.registry_schema import FIRST, FORMAT, FORWARD
 from storage.registry_sentinel import read_sentinel, refused_registry, write_sentinel
 from storage.state.connection import CommitUncertain, Database, StorageCorrupt
@@ -326,6 +326,12 @@ class Registry:
     def conversations(self, agent: str) -> dict[str, int]:
         """The agent's known conversations by session key, with when each called last; the newest first."""
         return known_conversations.of(self._database, agent)
+
+    def note(self, action: Action, subject: JsonObject, by: By) -> None:
+        """A row of the audit for what changes no row of the registry; durable when it returns."""
+        self._require_in_place()
+        with self._database.transaction(full=True, point="registry.change"):
+            registry_audit.note(self._database, by, action, subject)
 
     def audit(self, *, limit: int) -> list[JsonObject]:
         """The newest rows of the audit first."""

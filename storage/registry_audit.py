@@ -29,6 +29,7 @@ Action: TypeAlias = Literal[
     "grant.remove",
     "token.mint",
     "token.revoke",
+    "conversation.erase",
     "registry.rebuild",
 ]
 

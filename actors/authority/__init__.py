@@ -1,7 +1,7 @@
 """Who may reach what: the authority publishes a view, and the gate decides from it at every step."""
 
 from actors.authority.assigning import MoveAgent
-from actors.authority.authority import Authority, AwaitView, BindAgent, EndRun, ReadAudit, Reload
+from actors.authority.authority import Authority, AwaitView, BindAgent, EndRun, NoteErasure, ReadAudit, Reload
 from actors.authority.doctor import Examine, RebuildRegistry
 from actors.authority.gate import PermitGate
 from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants
@@ -28,6 +28,7 @@ __all__ = [
     "Memberships",
     "MintToken",
     "MoveAgent",
+    "NoteErasure",
     "Permit",
     "PermitGate",
     "PlanMove",

@@ -64,6 +64,16 @@ class EndRun(Request[JsonObject]):
 
 
 @dataclass(frozen=True, slots=True)
+class NoteErasure(Request[bool]):
+    """An operator ordered that a conversation be erased: a row of the audit, before anything is done."""
+
+    vault_id: str
+    agent: str
+    session_id: str
+    by: By
+
+
+@dataclass(frozen=True, slots=True)
 class ReadAudit(Request[JsonObject]):
     """The newest rows of the audit first."""
 
@@ -171,6 +181,10 @@ class Authority(GuardedActor):
                 made = made_anew(self._layout, self._try_open(), message)
                 self._publish()
                 return made
+            case NoteErasure(vault_id, agent, session_id, by):
+                subject: JsonObject = {"vaultId": vault_id, "agent": agent, "sessionId": session_id}
+                self._open().note("conversation.erase", subject, by)
+                return True
             case ReadAudit(limit):
                 return {"rows": [*self._open().audit(limit=limit)]}
             case EndRun(run_id, by):

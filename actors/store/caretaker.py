@@ -13,7 +13,8 @@ from pathlib import Path
 from actors.supervision import ActorSettings, ChildSpec, Corruption, Envelope, GuardedActor, Request
 from messages.errors import InternalError, Quarantined
 from messages.vocabulary import Partition
-from storage import relocation
+from storage import conversation_erase, relocation
+from storage.conversation_erase import Erasable
 from storage.conversation_export import Exported, export_conversation
 from storage.layout import Layout, StoreLayout
 from storage.publication import Adoption
@@ -43,6 +44,26 @@ class ExportConversation(Request[Exported]):
     target: Path
     agent: str
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtConversation(Request[Erasable]):
+    """What an erasure of a conversation would take."""
+
+    layout: StoreLayout
+    limits: ScanLimits
+    git: bool
+    partition: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class EraseConversation(Request[bool]):
+    """Leave nothing of a conversation in the store."""
+
+    layout: StoreLayout
+    limits: ScanLimits
+    git: bool
+    partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +101,13 @@ class Caretaker(GuardedActor):
             case ExportConversation():
                 with _sound():
                     return _export(message)
+            case LookAtConversation(layout, limits, git, partition):
+                with _sound():
+                    return conversation_erase.look(layout, partition, limits=limits, git=git)
+            case EraseConversation(layout, limits, git, partition):
+                with _sound():
+                    conversation_erase.erase(layout, partition, limits=limits, git=git)
+                    return True
             case MoveFolder(layout, move):
                 return relocation.move_folder(layout, move)
             case FinishMove(layout, move):

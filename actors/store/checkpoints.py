@@ -15,6 +15,7 @@ from actors.store.messages import Checkpointed, WriteCheckpoints
 from messages.tools import GitState
 from messages.vocabulary import PRIVATE, Partition
 from storage.git import Checkpoint, Committed, IndexState, Rebuild, Unavailable, Waiting
+from storage.git.ownership import is_missing
 from storage.session import StoreSession
 from storage.state import git_queue, history
 from storage.state.catalogue_reader import CatalogueReader
@@ -42,6 +43,7 @@ class Checkpoints:
         self._enabled = enabled
         self._run: _Run | None = None
         self._look_back = True
+        self._looked = False
         self._rebuilt_to: int | None = None
         self._unavailable: str | None = None
         self._index = IndexState("current")
@@ -82,6 +84,10 @@ class Checkpoints:
             jobs = jobs_from_history(db, self._rebuilt_to, JOBS_PER_RUN)
         else:
             jobs = git_queue.jobs(db, JOBS_PER_RUN)
+            if not jobs and self._is_gone(session):
+                # An erasure took the repository: what history has left is committed anew, without waiting for a save.
+                self._rebuilt_to, rebuilds = 0, True
+                jobs = jobs_from_history(db, 0, JOBS_PER_RUN)
         if not jobs:
             self._rebuilt_to = None
             return self._restoring(session)
@@ -100,6 +106,11 @@ class Checkpoints:
         now = time.time_ns() // 1_000_000_000
         checkpoint = Checkpoint(str(uuid.uuid4()), "restore", None, NOBODY, now, (), changes)
         return WriteCheckpoints((checkpoint,), False, False, more=False, restores=True)
+
+    def _is_gone(self, session: StoreSession) -> bool:
+        """Whether there is a history and no repository: looked at once, at the first idle moment."""
+        looked, self._looked = self._looked, True
+        return not looked and first_publication(session.publisher.db) is not None and is_missing(session.layout.vault)
 
     def finished(self, session: StoreSession, message: Checkpointed) -> None:
         """Take what is durable in Git out of the queue, or note why it is not."""

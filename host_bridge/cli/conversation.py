@@ -1,4 +1,4 @@
-"""``knowledge conversation``: which conversations read an agent's memory, and exporting one's own.
+"""``knowledge conversation``: which conversations read an agent's memory; exporting or erasing one's own.
 
 Standard library only.
 """
@@ -48,7 +48,45 @@ def run(arguments: Sequence[str]) -> int:
         return _done(options, "access.grants.remove", {"sessionKey": options.words[0]})
     if name == "export":
         return _export(rest)
-    raise UsageError("say what to do: list, grant, revoke or export")
+    if name == "erase":
+        return _erase(rest)
+    raise UsageError("say what to do: list, grant, revoke, export or erase")
+
+
+def _erase(arguments: Sequence[str]) -> int:
+    options = parse(arguments, {**_OPTIONS, "--yes": False, "--dry-run": False, "--discard-git": False}, words=1)
+    if not options.words:
+        raise UsageError("name the conversation's session id, the name of its folder in the vault")
+    session, agent = _session(options.words[0]), _agent(options)
+    dry = options.has("--dry-run")
+    if dry == options.has("--yes"):
+        raise UsageError("this cannot be undone: look at it with --dry-run first, then say --yes instead")
+    params: JsonObject = {"agent": agent, "session": session}
+    if dry:
+        params["dryRun"] = True
+    if options.has("--discard-git"):
+        params["discardGit"] = True
+    return _answered(options, "operator.eraseConversation", params, _erased, deadline_ms=_LONG_MS)
+
+
+def _erased(result: JsonObject) -> str:
+    what = (
+        f"{result.get('records')} records with {result.get('revisions')} revisions, and {result.get('files')} files of "
+        f"{result.get('bytes')} bytes"
+    )
+    git = result.get("git")
+    others = isinstance(git, dict) and (git.get("commits") or git.get("references") or not git.get("known"))
+    if result.get("state") == "dry_run":
+        lines = [f"Nothing was erased. --yes would erase {what}; the local Git history would be built anew."]
+        if others:
+            lines.append("That history holds commits or branches that are not ours; they would go with --discard-git.")
+    else:
+        lines = [f"Erased: {what}. The local Git history is built anew from what is left."]
+    copies = result.get("copies")
+    if isinstance(copies, list) and copies:
+        lines.append("Copies in the store's folder that may still hold it, for you to delete:")
+        lines += [f"  {name}" for name in copies]
+    return "\n".join(lines)
 
 
 def _export(arguments: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge inspect ...              look into a store: recent, search, one record, history, activity, vocabulary
   knowledge adopt PATH...            make pages of plain Markdown files in the vault
   knowledge stores ...               which agent uses which store; share one, join one, go back to one's own
-  knowledge conversation ...         which conversations read an agent's memory; export a conversation's own
+  knowledge conversation ...         which conversations read an agent's memory; export or erase one's own
   knowledge audience ...             signed tokens that stand for a caller: mint, revoke, list
   knowledge doctor                   is every store where it should be, and what to do when the registry is lost
   knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
@@ -106,6 +106,7 @@ knowledge conversation list [--agent A]                       who reads the memo
 knowledge conversation grant --agent A KEY read|read-save     let a conversation read it, or read and save
 knowledge conversation revoke --agent A KEY                   take that back
 knowledge conversation export --agent A SESSION DIR           write what a conversation itself holds into a new folder
+knowledge conversation erase --agent A SESSION --dry-run|--yes   leave nothing of it in the store
 
 A group or channel has a memory of its own. A grant opens the agent's private one to the conversation with that session
 key, and to every session whose key goes on after it with a colon; the most specific grant counts. It holds at once. A
@@ -113,6 +114,9 @@ grant that is taken back stops what follows; it cannot take back what was read.
 
 export: SESSION is the conversation's UUID, the name of its folder below conversations/ in the vault. DIR gets its files
 as they are, its history with every text, and SHA256SUMS; it must not exist yet. The store waits meanwhile.
+erase: its records, revisions, evidence, receipts and index go, and cannot be brought back; nothing else does. The local
+Git history is made anew without it: --discard-git where it also holds commits of your own, which are lost. Backups and
+exports are yours to delete. A crash on the way is finished when the store is next opened.
 
   --json                         one compact line
 {_STATE}
@@ -121,6 +125,7 @@ Examples:
   knowledge conversation grant --agent main chat:group:42 read
   knowledge conversation list
   knowledge conversation export --agent main 3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d ./chat
+  knowledge conversation erase --agent main 3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d --dry-run
 """,
     "demo": f"""\
 knowledge demo - do the main job on two weeks of a small project's chat, a meeting and a folder of notes

@@ -28,7 +28,7 @@ from messages.errors import (
     Unavailable,
 )
 from messages.vocabulary import PRIVATE
-from storage import files
+from storage import erasure, files
 from storage.faults import effect
 from storage.manifest import MANIFEST_NAME, Manifest, judge
 from storage.publication import machine, placing, sweep, sync
@@ -315,6 +315,8 @@ def _recover(state: StoreState, marks: Marks, here: Machine, *, probe: bool) -> 
         raise verdict
     if probe:
         state.can = replace.probe(state.root_fd)
+    # Before anything is read from the vault: what was erased must not come back as edits of a person's.
+    erasure.finish(state)
     unpruned = journal.unpruned(state.db)
     state.unpruned = len(unpruned)
     state.manifest_stamp = stamp if verdict == "open" else None

@@ -12,8 +12,10 @@ from storage.state.git_queue import GitChange, GitJob, git_job
 
 
 def first_publication(db: Database) -> int | None:
-    """The number of the store's first settled entry."""
-    row = db.query_one("SELECT min(publication) FROM history")
+    """The number of the store's first settled entry that makes a commit: the first of :func:`jobs_from_history`."""
+    row = db.query_one(
+        "SELECT min(publication) FROM history WHERE operation NOT IN ('kept', ?)", (journal.ADOPT_STORE,)
+    )
     return None if row is None or row[0] is None else int(row[0])
 
 

@@ -1,8 +1,10 @@
-"""Exporting a conversation through the real runtime: who may, and how the store waits meanwhile."""
+"""Exporting and erasing a conversation through the real runtime: who may, the audit, and how the store goes on."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +14,12 @@ from host_bridge.bridge import KnowledgeBridge
 from messages.errors import Denied, InvalidArgument, KnowledgeError, NotFound, StorageError
 from messages.json_types import JsonObject, JsonValue
 from messages.operator import LOCAL_OPERATOR, Operator, parse_operator_call
+from messages.vocabulary import Partition
 from storage import faults
-from tests.actors.test_operators import answer
+from tests.actors.test_operators import answer, listed
+from tests.kit.actors import eventually
 from tests.kit.leaks import nothing_left
-from tests.kit.store import GROUP, open_bridge, remember, stores, total
+from tests.kit.store import GROUP, MAIN, only_store, open_bridge, remember, stores, total
 
 SESSION = GROUP.session_id
 AGENTS = "agents: {list: [{id: main}, {id: research}]}"
@@ -87,3 +91,127 @@ def test_an_export_that_fails_leaves_nothing_and_the_store_goes_on(bridge: Knowl
     assert isinstance(error, StorageError)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state"]
     assert total(bridge, GROUP) == 1
+
+
+# --- erasing ---------------------------------------------------------------------------------------------------------
+
+
+def erasures(bridge: KnowledgeBridge) -> list[JsonObject]:
+    return [row for row in listed(bridge.ask("access.audit", {})["rows"]) if row["action"] == "conversation.erase"]
+
+
+def committed(bridge: KnowledgeBridge) -> bool:
+    git = bridge.call("knowledge_status", {}, MAIN)["git"]
+    return isinstance(git, dict) and git.get("state") == "current"
+
+
+def logged(bridge: KnowledgeBridge) -> str:
+    """Every commit of the local history, with the names of its files."""
+    vault = only_store(bridge.state_dir).vault
+    done = subprocess.run(
+        ["git", "log", "--all", "--name-only"], cwd=vault, capture_output=True, text=True, check=False
+    )
+    return done.stdout
+
+
+def test_an_erased_conversation_is_gone_and_everything_else_goes_on(bridge: KnowledgeBridge) -> None:
+    eventually(lambda: SESSION in logged(bridge))
+    looked = ask(bridge, "eraseConversation", session=SESSION, dryRun=True)
+    assert (looked["state"], looked["records"], looked["revisions"]) == ("dry_run", 1, 1)
+    assert total(bridge, GROUP) == 1
+    assert erasures(bridge) == []
+    shown = ask(bridge, "eraseConversation", session=SESSION)
+    assert shown == {**looked, "state": "erased"}
+    [row] = erasures(bridge)
+    assert (row["actor"], row["door"], row["agent"], row["sessionId"]) == (
+        "operator:local", "socket", "main", SESSION,
+    )  # fmt: skip
+    assert total(bridge, GROUP) == 0
+    assert total(bridge) == 1
+    assert not only_store(bridge.state_dir).partition(Partition(SESSION)).exists()
+    assert isinstance(refused(bridge, "eraseConversation", session=str(uuid.UUID(int=9))), NotFound)
+    remember(bridge, "Ours again.", 2, GROUP)  # the request id is free again
+    assert total(bridge, GROUP) == 1
+
+
+def test_the_local_history_is_built_again_from_what_is_left_without_waiting_for_a_save(
+    bridge: KnowledgeBridge,
+) -> None:
+    eventually(lambda: SESSION in logged(bridge))
+    ask(bridge, "eraseConversation", session=SESSION)
+    total(bridge)
+    eventually(lambda: "private/claims" in logged(bridge))
+    assert SESSION not in logged(bridge)
+    eventually(lambda: committed(bridge))
+    history = listed(bridge.call("knowledge_history", {}, MAIN)["rows"])
+    [revision] = history
+    remember(bridge, "More.", 3)
+    eventually(lambda: logged(bridge).count("private/claims") == 2)
+    assert revision["operation"] == "remember"
+
+
+def test_an_erasure_that_would_take_a_persons_commits_along_is_refused_unless_it_is_said(
+    bridge: KnowledgeBridge,
+) -> None:
+    eventually(lambda: SESSION in logged(bridge))
+    whose = ["-c", "user.name=Ana", "-c", "user.email=ana@example.org"]
+    subprocess.run(
+        ["git", *whose, "commit", "--allow-empty", "--no-verify", "-m", "By hand"],
+        cwd=only_store(bridge.state_dir).vault, check=True, capture_output=True,
+    )  # fmt: skip
+    error = refused(bridge, "eraseConversation", session=SESSION)
+    assert isinstance(error, InvalidArgument)
+    assert (error.fields["field"], error.fields["commits"]) == ("discardGit", 1)
+    assert total(bridge, GROUP) == 1
+    assert erasures(bridge) == []
+    assert "By hand" in logged(bridge)
+    ask(bridge, "eraseConversation", session=SESSION, discardGit=True)
+    assert total(bridge, GROUP) == 0
+
+
+def test_only_an_administrator_within_the_role_erases(bridge: KnowledgeBridge) -> None:
+    for operator in (
+        Operator("ana", frozenset(["operator.read", "operator.write"])),
+        Operator("ben", frozenset(["operator.admin"]), agents=("research",)),
+    ):
+        error = refused(bridge, "eraseConversation", operator, agent="main", session=SESSION)
+        assert isinstance(error, Denied)
+    assert isinstance(refused(bridge, "eraseConversation", agent="research", session=SESSION), NotFound)
+    assert total(bridge, GROUP) == 1
+
+
+def test_an_erasure_that_cannot_be_noted_in_the_audit_does_not_begin(bridge: KnowledgeBridge) -> None:
+    def fail(point: str) -> None:
+        if point == "registry.change.begin":
+            raise OSError(28, "No space left on device")
+
+    with faults.installed(fail):
+        refused(bridge, "eraseConversation", session=SESSION)
+    assert total(bridge, GROUP) == 1
+
+
+def test_an_erasure_that_stopped_half_way_serves_nothing_until_it_is_finished(bridge: KnowledgeBridge) -> None:
+    broken = True
+
+    def fail(point: str) -> None:
+        if broken and point == "erase.files":
+            raise OSError(5, "Input/output error")
+
+    with faults.installed(fail):
+        error = refused(bridge, "eraseConversation", session=SESSION)
+        assert isinstance(error, StorageError)
+        assert (error.fields["reason"], error.retry) == ("erasure_unfinished", "unknown")
+        with pytest.raises(KnowledgeError):
+            bridge.call("knowledge_records", {}, GROUP, deadline_ms=2_000)
+        broken = False
+        eventually(lambda: answered(bridge))
+    assert total(bridge, GROUP) == 0
+    assert total(bridge) == 1
+
+
+def answered(bridge: KnowledgeBridge) -> bool:
+    try:
+        bridge.call("knowledge_records", {}, GROUP, deadline_ms=2_000)
+    except KnowledgeError:
+        return False
+    return True

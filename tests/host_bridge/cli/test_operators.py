@@ -83,6 +83,11 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
     assert revoked == ("access.grants.remove", "main", {"sessionKey": "chat:1"})
     exported = sent("conversation", "export", "--agent", "main", store.upper(), "chat")
     assert exported == ("operator.exportConversation", "main", {"session": store, "path": "/chat"})
+    erase = ("conversation", "erase", "--agent", "main", store)
+    erased: JsonObject = {"session": store, "dryRun": False, "discardGit": False}
+    assert sent(*erase, "--dry-run") == ("operator.eraseConversation", "main", {**erased, "dryRun": True})
+    assert sent(*erase, "--yes")[2] == erased
+    assert sent(*erase, "--yes", "--discard-git")[2] == {**erased, "discardGit": True}
     assert sent("conversation", "list") == ("access.grants.list", None, {})
     mint = ("audience", "mint", "--agent", "main")
     owner: JsonObject = {"kind": "owner-private", "agent": "main"}
@@ -136,6 +141,10 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
         ["conversation", "export", "--agent", "main", str(uuid.UUID(int=1))],
         ["conversation", "export", "--agent", "main", "chat:1", "chat"],
         ["conversation", "export", str(uuid.UUID(int=1)), "chat"],
+        ["conversation", "erase", "--agent", "main", str(uuid.UUID(int=1))],
+        ["conversation", "erase", "--agent", "main", str(uuid.UUID(int=1)), "--yes", "--dry-run"],
+        ["conversation", "erase", "--agent", "main", "--yes"],
+        ["conversation", "erase", str(uuid.UUID(int=1)), "--yes"],
         ["audience"],
         ["audience", "mint"],
         ["audience", "mint", "--agent", "main", "--conversation", "chat:1"],
@@ -261,6 +270,23 @@ def test_agents_are_moved_between_stores_and_a_conversation_is_let_in(real: Home
     actions = [line.split()[2] for line in real.run("stores", "audit").stdout.decode().splitlines()]
     assert actions == ["grant.remove", "grant.set", "store.own", "store.share", "store.create"]
     assert "# ours" in (real.state_dir / "knowledge.yaml").read_text()
+
+
+def test_a_conversation_is_exported_looked_at_and_erased(real: Home) -> None:
+    session = str(uuid.UUID(int=5, version=4))
+    who = ("--conversation", "chat:1", "--session", session)
+    saved = {**remembering("The gate is green."), "requestId": str(uuid.uuid4())}
+    assert real.run("call", "remember", json.dumps(saved), *who).returncode == 0
+    target = real.base / "chat"
+    exported = real.run("conversation", "export", "--agent", "main", session, str(target))
+    assert exported.stdout.decode().startswith(f"1 records with 1 revisions are in {target}: ")
+    assert (target / "SHA256SUMS").exists()
+    looked = real.run("conversation", "erase", "--agent", "main", session, "--dry-run").stdout.decode()
+    assert looked.startswith("Nothing was erased. --yes would erase 1 records with 1 revisions, and 2 files of ")
+    erased = real.run("conversation", "erase", "--agent", "main", session, "--yes").stdout.decode()
+    assert erased.startswith("Erased: 1 records with 1 revisions, and 2 files of ")
+    assert real.run("conversation", "erase", "--agent", "main", session, "--yes").returncode == exits.REFUSED
+    assert "conversation.erase" in real.run("stores", "audit").stdout.decode()
 
 
 def test_a_token_is_minted_shown_once_listed_and_revoked(real: Home) -> None:
