@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from actors.authority import NoteErasure, Permit
-from actors.resting import RestingStores, Waiting, then
+from actors.replies import then
+from actors.resting import RestingStores, Waiting
 from actors.store.caretaker import EraseConversation, ExportConversation, LookAtConversation
 from actors.store.settings import StoreSettings
 from actors.supervision import ActorHandle

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.authority import Permit, PermitGate, PlanMove, SwitchStore, Unbound
+from actors.backups import Backups
 from actors.conversations import Conversations
 from actors.directory import StoreDirectory, StoreHandle
 from actors.maintenance import MaintenanceReport, RunMaintenance
-from actors.resting import RestingStores, cancelled, then
+from actors.replies import then
+from actors.resting import RestingStores, cancelled
 from actors.store.caretaker import AdoptVault, FinishMove, MoveFolder, UndoMove
 from actors.store.messages import RunTool
 from actors.store.operations.looking_after import refusal
@@ -31,6 +33,8 @@ from messages.operator import (
     AcceptDeletionsRequest,
     AdoptNotesRequest,
     AdoptStoreRequest,
+    BackupRequest,
+    BackupStatusRequest,
     EraseConversationRequest,
     ExportConversationRequest,
     MaintenanceStatusRequest,
@@ -145,6 +149,7 @@ class Surroundings:
     authority: ActorHandle
     stores: StoreDirectory
     maintenance: ActorHandle
+    backups: Backups
     settings_of: Callable[[str, StoreLayout], StoreSettings]
     git: bool
     now_ms: Callable[[], int]
@@ -182,6 +187,15 @@ class Operators:
                 self._conversations.export(pending, call.request, self._permit(call))
             case EraseConversationRequest():
                 self._conversations.erase(pending, call.request, self._permit(call), self._by(call))
+            case BackupRequest():
+                self._gate.require_scope(call.operator, call.scope, vault_id=call.request.store)
+                if call.operator.agents is not None and call.request.store is None:
+                    raise Denied("Only an operator for every agent may back every store up; name one of yours.")
+                if pending.begin():
+                    pending.succeed(self._around.backups.begin(call.request))
+            case BackupStatusRequest():
+                self._gate.require_scope(call.operator, call.scope)
+                pending.succeed(self._around.backups.report())
             case RunMaintenanceRequest():
                 chosen = self._chosen(call)
                 if not pending.begin():

@@ -7,19 +7,17 @@ Source: DESIGN.md (The tree), decisions.md section 6.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from actors.directory import StoreDirectory
+from actors.replies import then
 from actors.store.caretaker import caretaker_name, caretaker_spec
 from actors.store.settings import StoreSettings
-from actors.supervision import ActorHandle, Reply, Request, Tree, log_defect
+from actors.supervision import ActorHandle, Reply, Request, Tree
 from messages.envelope import Deadline
-from messages.errors import Cancelled, InternalError, KnowledgeError
+from messages.errors import Cancelled, KnowledgeError
 from messages.operator import OperatorCall
-
-logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -89,22 +87,3 @@ class RestingStores:
 def cancelled() -> Cancelled:
     """The answer to who cancelled in time."""
     return Cancelled("The operator cancelled the request before it began; nothing was done.")
-
-
-def then(reply: Reply[R], succeed: Callable[[R], None], fail: Callable[[KnowledgeError], None]) -> None:
-    """Go on with the value of a reply; whatever goes wrong on the way goes to ``fail``."""
-
-    def answered(done: Reply[R]) -> None:
-        error = done.error()
-        if error is not None:
-            fail(error)
-            return
-        try:
-            succeed(done.result(0))
-        except KnowledgeError as refused:
-            fail(refused)
-        except Exception as defect:  # noqa: BLE001 - whatever it is, the operator must not wait for ever
-            log_defect(logger, "an operator's request failed", defect, {})
-            fail(InternalError("The runtime failed on this request; its log has the details."))
-
-    reply.add_done_callback(answered)

@@ -30,6 +30,7 @@ from actors.authority import (
     Unbound,
     require_may_save,
 )
+from actors.backups import Backups
 from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
 from actors.maintenance import Maintenance, Pace, Schedule
@@ -296,6 +297,7 @@ class Runtime:
                 stops_first=True,
             )
         )
+        self._backups = Backups(layout, self.gate, self._tree, self._open_store)
         self._operators = Operators(
             Surroundings(
                 layout=layout,
@@ -304,6 +306,7 @@ class Runtime:
                 authority=self._authority,
                 stores=self._stores,
                 maintenance=self._maintenance,
+                backups=self._backups,
                 settings_of=self._store_settings,
                 git=self._settings.git,
                 now_ms=now_ms,
@@ -406,12 +409,15 @@ class Runtime:
         }
 
     def busy(self) -> bool:
-        """Whether any store has unanswered requests, or maintenance is under way."""
-        return self._stores.busy() or self._maintenance.health().detail.get("running") is True
+        """Whether any store has unanswered requests, or maintenance or a backup is under way."""
+        return (
+            self._stores.busy() or self._backups.running() or self._maintenance.health().detail.get("running") is True
+        )
 
     def close(self, drain_seconds: float = 5.0) -> ClosedTree:
         """Refuse, drain, stop in order and join; idempotent."""
         self._closing.set()
+        self._backups.stop()
         self._stores.close()
         return self._tree.close(drain_seconds)
 

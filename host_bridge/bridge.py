@@ -123,9 +123,7 @@ class KnowledgeBridge:
                 allowed=f"1 to {DEADLINE_MAX_MS}",
             )
         return _answer_of(
-            self._runtime.submit(
-                Call(tool, arguments, audience, Deadline.after(deadline_ms / 1000), flush_id=flush_id)
-            )
+            self._runtime.submit(Call(tool, arguments, audience, Deadline.after(deadline_ms / 1000), flush_id=flush_id))
         )
 
     def ask(self, method: str, params: JsonObject, *, operator: Operator = LOCAL_OPERATOR) -> JsonObject:

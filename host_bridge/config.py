@@ -135,8 +135,8 @@ class ConfigurationFile:
 
     :meth:`poll` is one ``stat`` while the file is unchanged; called every half second, it lets an edit take effect
     within one second. An emptied file is believed after two seconds: editors that save in place empty it first, and all
-    defaults would meanwhile deny every agent. A broken or vanished file keeps the last valid configuration in force and says why in
-    :attr:`problem`. One thread.
+    defaults would meanwhile deny every agent. A broken or vanished file keeps the last valid configuration in force and
+    says why in :attr:`problem`. One thread.
     """
 
     def __init__(self, path: Path) -> None:

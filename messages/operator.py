@@ -122,6 +122,21 @@ class EraseConversationRequest(ToolRequest):
     discard_git: Bool = False
 
 
+class BackupRequest(ToolRequest):
+    """Back up every store, or one, into a new folder; answered when it has begun, not when it ends."""
+
+    tool: ClassVar[str] = "operator.backup"
+    path: _Path = Field()
+    store: Uuid | None = None
+    dry_run: Bool = False
+
+
+class BackupStatusRequest(ToolRequest):
+    """How far the backup is that was asked for last, and what became of it."""
+
+    tool: ClassVar[str] = "operator.backupStatus"
+
+
 class RunMaintenanceRequest(ToolRequest):
     """Look after the store of an agent, or after every store; answered when the run has begun, not when it ends."""
 
@@ -144,6 +159,8 @@ OperatorRequest: TypeAlias = (
     | RelocateStoreRequest
     | ExportConversationRequest
     | EraseConversationRequest
+    | BackupRequest
+    | BackupStatusRequest
     | RunMaintenanceRequest
     | MaintenanceStatusRequest
 )
@@ -159,6 +176,8 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest | AccessRequest]
         RelocateStoreRequest.tool: (RelocateStoreRequest, "operator.admin"),
         ExportConversationRequest.tool: (ExportConversationRequest, "operator.admin"),
         EraseConversationRequest.tool: (EraseConversationRequest, "operator.admin"),
+        BackupRequest.tool: (BackupRequest, "operator.admin"),
+        BackupStatusRequest.tool: (BackupStatusRequest, "operator.admin"),
         RunMaintenanceRequest.tool: (RunMaintenanceRequest, "operator.admin"),
         MaintenanceStatusRequest.tool: (MaintenanceStatusRequest, "operator.admin"),
         **ACCESS_METHODS,

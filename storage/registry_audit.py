@@ -31,6 +31,8 @@ Action: TypeAlias = Literal[
     "token.revoke",
     "conversation.erase",
     "registry.rebuild",
+    "registry.restore",
+    "store.repair",
 ]
 
 

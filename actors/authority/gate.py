@@ -156,6 +156,12 @@ class PermitGate:
         found = (view.members[agent].vault_id for agent in agents if agent in view.members)
         return tuple(sorted({vault_id for vault_id in found if vault_id is not None}))
 
+    def agents_of(self, vault_id: str) -> tuple[str, ...]:
+        """The agents that use a store now; none while no view is in force."""
+        view = self._view
+        members = {} if view is None else view.members
+        return tuple(sorted(agent for agent, member in members.items() if member.vault_id == vault_id))
+
     # --- the callers' side ----------------------------------------------------------------------------
 
     def resolve(self, audience: Audience | None, *, write: bool) -> Permit | Unbound:

@@ -18,6 +18,7 @@ _PACKAGES = ("actors", "messages", "storage")
 _COMMANDS = {
     "adopt": "host_bridge.cli.adopt",
     "audience": "host_bridge.cli.audience",
+    "backup": "host_bridge.cli.backup",
     "call": "host_bridge.cli.call",
     "conversation": "host_bridge.cli.conversation",
     "demo": "host_bridge.cli.demo",
@@ -25,6 +26,7 @@ _COMMANDS = {
     "inspect": "host_bridge.cli.inspect",
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",
+    "restore": "host_bridge.cli.restore",
     "serve": "host_bridge.cli.serve",
     "skills": "host_bridge.cli.skills",
     "status": "host_bridge.cli.status",

@@ -232,9 +232,7 @@ class McpClient:
         )
         self._next = 0
         client: JsonObject = {"name": "knowledge-demo", "version": "1"}
-        self._request(
-            "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
-        )
+        self._request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
         self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def tools(self) -> list[str]:

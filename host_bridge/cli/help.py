@@ -17,6 +17,8 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge conversation ...         which conversations read an agent's memory; export or erase one's own
   knowledge audience ...             signed tokens that stand for a caller: mint, revoke, list
   knowledge doctor                   is every store where it should be, and what to do when the registry is lost
+  knowledge backup DEST              copy every store, verified, while agents go on
+  knowledge restore SRC              put a backup into an empty state directory, or prove that it is sound
   knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
   knowledge skills                   procedures for agents: list them, or copy them into a folder
@@ -84,6 +86,23 @@ Examples:
   knowledge audience mint --agent main --for 12h
   knowledge audience mint --agent main --conversation chat:group:42 --session 3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d
   knowledge audience list --json
+""",
+    "backup": f"""\
+knowledge backup DEST                 copy every store, while agents go on, into the new folder DEST
+knowledge backup --store ID DEST      copy one store, with its agents' grants
+
+Each store is copied at one generation: database, Markdown files, originals, conversations, whatever else lies in the
+vault, and the registry and knowledge.yaml. DEST appears when it is whole; people can read it, and backup.json has the
+SHA-256 of every file. Not in it: keyword indexes and .git, which are built again.
+
+  --all                          every store, which is the default
+  --dry-run                      say what it would hold, and whether there is room; write nothing
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge backup ~/backups/monday
+  knowledge backup --dry-run ~/backups/tuesday --json
 """,
     "call": f"""\
 knowledge call TOOL [JSON] - call one tool and print its answer
@@ -230,6 +249,21 @@ once. When the owner dies it starts another and goes on.
 
 Example (most clients):
   {{"mcpServers": {{"knowledge": {{"command": "/absolute/path/to/knowledge", "args": ["mcp"]}}}}}}
+""",
+    "restore": f"""\
+knowledge restore SRC - put the backup in the folder SRC into an empty state directory
+
+Every byte is verified before anything is in place, and a file that differs, is missing or is one too many is refused by
+name. Records, history and receipts are those of the backup. A knowledge.yaml that is there already stays. To replace a
+state directory, move its `knowledge` folder away first; nothing is ever overwritten.
+
+  --dry-run                      verify everything; write nothing
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge restore --dry-run --state-dir ~/new ~/backups/monday
+  knowledge restore --state-dir ~/new ~/backups/monday
 """,
     "serve": f"""\
 knowledge serve - own the state directory in the foreground, until Ctrl-C, SIGTERM or `knowledge stop`

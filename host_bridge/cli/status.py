@@ -60,4 +60,3 @@ def _store(connection: Connection, agent: str | None, *, complete: bool) -> Json
     except (Lost, TimeoutError):
         return {"state": "unknown"}
     return store
-

@@ -155,9 +155,7 @@ def _arguments(schema: JsonObject, indent: str) -> list[str]:
         lines.append(f"{indent}{name}  {', '.join([_kind(node), *_limits(node), need])}")
         described = node.get("description")
         if isinstance(described, str):
-            lines += textwrap.wrap(
-                described, _WIDTH, initial_indent=indent + "    ", subsequent_indent=indent + "    "
-            )
+            lines += textwrap.wrap(described, _WIDTH, initial_indent=indent + "    ", subsequent_indent=indent + "    ")
         inner = node.get("items") if node["type"] == "array" else node
         if isinstance(inner, dict) and inner.get("properties"):
             lines += _arguments(inner, indent + "    ")

@@ -40,9 +40,7 @@ from messages.tools.timeline import (
 )
 from messages.vocabulary import TITLE_MAX_CHARS
 
-BrowseState: TypeAlias = Literal[
-    "active", "superseded", "withdrawn", "merged", "expired", "invalid", "fixture", "all"
-]
+BrowseState: TypeAlias = Literal["active", "superseded", "withdrawn", "merged", "expired", "invalid", "fixture", "all"]
 BROWSE_STATES: Final[tuple[BrowseState, ...]] = (
     "active", "superseded", "withdrawn", "merged", "expired", "invalid", "fixture", "all",
 )  # fmt: skip

@@ -33,6 +33,7 @@ BUSY_TIMEOUT_MS: Final = 2_000
 WAL_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 CACHE_KIB: Final = 16 * 1024
 CHECK_EVERY_STEPS: Final = 1_000
+COPY_PAGES: Final = 1_024
 
 
 class StorageCorrupt(Exception):
@@ -215,6 +216,30 @@ class Database:
         with _typed(self.path), effect(f"{self._prefix}.checkpoint"):
             flag = apsw.SQLITE_CHECKPOINT_PASSIVE if mode == "PASSIVE" else apsw.SQLITE_CHECKPOINT_TRUNCATE
             return self._connection.wal_checkpoint(mode=flag)
+
+    def copy_to(self, path: Path, check: Callable[[int, int], None] = lambda done, pages: None) -> None:
+        """Make the file ``path`` a complete copy of what this connection sees; others may write meanwhile.
+
+        Inside :meth:`snapshot` it is a copy of exactly that. ``check`` gets the pages done and in all, and may raise.
+        The copy is not durable yet. Fault point: ``<prefix>.copy``.
+        """
+        if threading.get_ident() != self._thread:
+            raise RuntimeError(f"{self.path.name} is used by a thread that does not own it")
+        with _typed(path), effect(f"{self._prefix}.copy"):
+            target = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+            try:
+                target.execute("PRAGMA synchronous=OFF")
+                with target.backup("main", self._connection, "main") as copying:
+                    while not copying.done:
+                        copying.step(COPY_PAGES)
+                        check(copying.page_count - copying.remaining, copying.page_count)
+            finally:
+                target.close(True)
+
+    def into_one_file(self) -> None:
+        """Leave the log: all of the database lies in its one file when this connection is closed."""
+        self.checkpoint("TRUNCATE")
+        self.query("PRAGMA journal_mode=DELETE")
 
     def user_version(self) -> int:
         """The schema version that the file carries; 0 for a new file."""

@@ -189,7 +189,7 @@ def test_every_declared_point_is_named_by_the_code_and_explained() -> None:
     names = all_fault_points()
     used = {name for name, _ in literals()}
     prefixes = {name.removesuffix(".statement") for name in used if name.endswith(".statement")}
-    used |= {f"{prefix}.{part}" for prefix in prefixes for part in ("open", "rollback", "checkpoint", "close")}
+    used |= {f"{prefix}.{part}" for prefix in prefixes for part in ("open", "rollback", "checkpoint", "close", "copy")}
     used |= {f"{name}.{part}" for name in used for part in DERIVED_PARTS}
     unused = {name for name in names if name not in used and f"{name}.begin" not in used}
     assert sorted(unused) == []
