@@ -18,6 +18,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge audience ...             signed tokens that stand for a caller: mint, revoke, list
   knowledge doctor                   is every store where it should be, and what to do when the registry is lost
   knowledge backup DEST              copy every store, verified, while agents go on
+  knowledge repair                   mend stores: a lost database, missing files, a damaged index or .git
   knowledge restore SRC              put a backup into an empty state directory, or prove that it is sound
   knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
@@ -249,6 +250,28 @@ once. When the owner dies it starts another and goes on.
 
 Example (most clients):
   {{"mcpServers": {{"knowledge": {{"command": "/absolute/path/to/knowledge", "args": ["mcp"]}}}}}}
+""",
+    "repair": f"""\
+knowledge repair [--store ID] [PART...]      mend what is wrong with the stores; without PART only that
+knowledge repair --dry-run                   say what it would do; change nothing
+
+It is the owner meanwhile: an idle background owner makes room, a busy one is named (end it with `knowledge stop`).
+PART makes a part anew whatever it looks like: catalogue, files, index, git, and with --store ID also database.
+
+database    a state.sqlite that is lost or damaged is set aside, and built anew from the vault; what that cannot bring
+            back is listed (history, receipts, approvals). Restoring a backup is better where there is one.
+catalogue   the rows that lists and lookups read, from the files
+files       files that are missing, or hold only the beginning of their text, from history; an edit of yours is taken
+            over and never replaced. With `files` every shortened file counts as damaged, without it only a broken one.
+index       keyword indexes that are damaged, or all
+git         a .git that is missing or damaged, from history; the old one is set aside
+
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge repair --dry-run
+  knowledge repair files
 """,
     "restore": f"""\
 knowledge restore SRC - put the backup in the folder SRC into an empty state directory

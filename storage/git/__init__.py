@@ -4,7 +4,17 @@ SQLite's history is the promise; nothing here can lose or refuse a save.
 """
 
 from storage.git._stream import Checkpoint, is_versioned
-from storage.git.checkpoint import Committed, Outcome, Rebuild, Unavailable, Waiting, check, commit
+from storage.git.checkpoint import (
+    Committed,
+    Outcome,
+    Rebuild,
+    Unavailable,
+    Waiting,
+    check,
+    commit,
+    repository_state,
+    set_aside,
+)
 from storage.git.idle import IndexState, sync_index, tidy
 
 __all__ = [
@@ -18,6 +28,8 @@ __all__ = [
     "check",
     "commit",
     "is_versioned",
+    "repository_state",
+    "set_aside",
     "sync_index",
     "tidy",
 ]

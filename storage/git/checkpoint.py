@@ -191,6 +191,28 @@ def check(vault: Path, *, timeout: float = CHECK_SECONDS) -> str | None:
         return str(error)
 
 
+def repository_state(vault: Path) -> tuple[Literal["sound", "absent", "damaged", "foreign", "occupied"], str]:
+    """How the repository is, and why; the same look as :func:`check`, with what to do about it apart."""
+    try:
+        match repository.inspect(vault):
+            case Absent():
+                return "absent", ""
+            case Foreign(message):
+                return "foreign", message
+            case Occupied(_, message):
+                return "occupied", message
+            case _:
+                broken = check(vault)
+    except (GitMissing, OSError) as error:
+        return "occupied", str(error)
+    return ("sound", "") if broken is None else ("damaged", broken)
+
+
+def set_aside(vault: Path) -> str:
+    """Rename the repository, so that nothing of it is lost; its new name. Raises ``StorageError``."""
+    return repository.set_aside(vault)
+
+
 def _one_run(checkpoints: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
     sizes = accumulate(item.size for item in checkpoints)
     return checkpoints[: max(1, sum(1 for _ in takewhile(lambda size: size <= RUN_MAX_BYTES, sizes)))]

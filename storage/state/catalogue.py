@@ -50,7 +50,7 @@ def create_catalogue(db: Database) -> None:
 
 
 def replace_catalogue(db: Database) -> None:
-    """Make the tables anew in a database of an earlier version, inside the caller's transaction.
+    """Make the tables anew, in a database of an earlier version too, inside the caller's transaction.
 
     Which files there are is kept, and each partition is marked as judged by another ontology: its next session makes
     the rows again from the texts of these files.
@@ -58,7 +58,7 @@ def replace_catalogue(db: Database) -> None:
     for table in _KEPT:
         db.execute(f"ALTER TABLE {table} RENAME TO earlier_{table}")
     for table in _MADE_ANEW:
-        db.execute(f"DROP TABLE {table}")
+        db.execute(f"DROP TABLE IF EXISTS {table}")  # an earlier version has fewer
     for (index,) in db.query("SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name LIKE 'earlier_%'"):
         if not str(index).startswith("sqlite_"):
             db.execute(f"DROP INDEX {index}")
@@ -77,7 +77,8 @@ _KEPT: Final = {
 }
 # In an order in which no row is left that refers to one that is gone.
 _MADE_ANEW: Final = (
-    "name", "tag", "reference", "citation", "removed", "record", "ontology_file", "catalogue_identity",
+    "name", "tag", "reference", "citation", "removed", "page", "degree", "body_link", "record", "ontology_file",
+    "catalogue_identity",
 )  # fmt: skip
 
 

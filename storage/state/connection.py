@@ -14,11 +14,13 @@ Source: WRITE-PATH.md holes 6, 21, 24; decisions.md section 4 (erasure shapes st
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote
 
 import apsw
 
@@ -59,9 +61,18 @@ class Database:
 
     @classmethod
     def open(
-        cls, path: Path, *, point_prefix: str, create: bool = False, read_only: bool = False, vfs: str | None = None
+        cls,
+        path: Path,
+        *,
+        point_prefix: str,
+        create: bool = False,
+        read_only: bool = False,
+        unchangeable: bool = False,
+        vfs: str | None = None,
     ) -> Database:
         """Open ``path`` in WAL mode; with ``create`` it is made when missing, with ``read_only`` never written.
+
+        ``unchangeable`` promises that nobody writes it and that its log is empty: no file beside it is made or read.
 
         Fault points: ``<prefix>.open``, ``<prefix>.statement``, ``<prefix>.checkpoint``, ``<prefix>.close``.
         """
@@ -69,7 +80,10 @@ class Database:
         if create:
             flags |= apsw.SQLITE_OPEN_CREATE
         with _typed(path), effect(f"{point_prefix}.open"):
-            connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
+            name = str(path)
+            if unchangeable:
+                name, flags = f"file:{quote(os.path.abspath(name))}?immutable=1", flags | apsw.SQLITE_OPEN_URI
+            connection = apsw.Connection(name, flags=flags, vfs=vfs)
             try:
                 database = cls(path, connection, point_prefix)
                 connection.set_busy_timeout(BUSY_TIMEOUT_MS)
