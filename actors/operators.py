@@ -41,6 +41,7 @@ from messages.operator import (
     OperatorCall,
     OperatorDiagnosticsRequest,
     OperatorStatusRequest,
+    ReleaseStoreRequest,
     RelocateStoreRequest,
     RunMaintenanceRequest,
 )
@@ -187,6 +188,8 @@ class Operators:
                 self._conversations.export(pending, call.request, self._permit(call))
             case EraseConversationRequest():
                 self._conversations.erase(pending, call.request, self._permit(call), self._by(call))
+            case ReleaseStoreRequest(store=store):
+                self._release_store(pending, store)
             case BackupRequest():
                 self._gate.require_scope(call.operator, call.scope, vault_id=call.request.store)
                 if call.operator.agents is not None and call.request.store is None:
@@ -394,6 +397,26 @@ class Operators:
             self._resting.cared_for(vault_id, FinishMove(layout, move), MOVE_SECONDS, finished, lambda _: finished(()))
 
         self._resting.cared_for(vault_id, MoveFolder(layout, move), MOVE_SECONDS, moved, failed)
+
+    def _release_store(self, pending: PendingOperation, vault_id: str) -> None:
+        """Out of quarantine: stopped first, so that a hold by somebody else is not ended."""
+        call = pending.call
+        self._gate.require_scope(call.operator, call.scope, vault_id=vault_id)
+        layout = self._gate.layout_of(vault_id)
+        if layout is None:
+            raise NotFound("No store of that identity is used by an agent here.", vaultId=vault_id)
+        quarantined = self._around.stores.quarantined(vault_id)
+        shown: JsonObject = {"vaultId": vault_id, "released": quarantined}
+        if not quarantined:
+            if pending.begin():
+                pending.succeed(shown)
+            return
+        settings = self._around.settings_of(vault_id, layout)
+
+        def down() -> None:
+            self._resting.release(vault_id, settings, lambda: pending.succeed(shown))
+
+        self._resting.held(vault_id, pending, down)
 
 
 def operator_by(call: OperatorCall, at: int) -> By:

@@ -122,6 +122,13 @@ class EraseConversationRequest(ToolRequest):
     discard_git: Bool = False
 
 
+class ReleaseStoreRequest(ToolRequest):
+    """Put a store that was taken out of service back into it; what was wrong with it has been mended."""
+
+    tool: ClassVar[str] = "operator.releaseStore"
+    store: Uuid = Field()
+
+
 class BackupRequest(ToolRequest):
     """Back up every store, or one, into a new folder; answered when it has begun, not when it ends."""
 
@@ -159,6 +166,7 @@ OperatorRequest: TypeAlias = (
     | RelocateStoreRequest
     | ExportConversationRequest
     | EraseConversationRequest
+    | ReleaseStoreRequest
     | BackupRequest
     | BackupStatusRequest
     | RunMaintenanceRequest
@@ -176,6 +184,7 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest | AccessRequest]
         RelocateStoreRequest.tool: (RelocateStoreRequest, "operator.admin"),
         ExportConversationRequest.tool: (ExportConversationRequest, "operator.admin"),
         EraseConversationRequest.tool: (EraseConversationRequest, "operator.admin"),
+        ReleaseStoreRequest.tool: (ReleaseStoreRequest, "operator.admin"),
         BackupRequest.tool: (BackupRequest, "operator.admin"),
         BackupStatusRequest.tool: (BackupStatusRequest, "operator.admin"),
         RunMaintenanceRequest.tool: (RunMaintenanceRequest, "operator.admin"),

@@ -24,6 +24,7 @@ from messages.json_types import JsonObject
 from storage import files, registry_audit
 from storage.layout import Layout, StoreLayout
 from storage.manifest import claimed_vault_id
+from storage.peeking import peek
 from storage.registry import Holder, columns_of, location_of, store_folders
 from storage.registry_audit import By
 from storage.registry_schema import FIRST, FORWARD
@@ -77,18 +78,25 @@ class FoundStore:
         return shown
 
 
-def find_stores(layout: Layout, places: Sequence[Path] = ()) -> tuple[FoundStore, ...]:
-    """Every folder below ``stores/``, and those at ``places``, by path. Reads only."""
+def find_stores(layout: Layout, places: Sequence[Path] = (), *, at_rest: bool = False) -> tuple[FoundStore, ...]:
+    """Every folder below ``stores/``, and those at ``places``, by path. Reads only.
+
+    ``at_rest``: nobody has any of them open, and no file is made beside their databases.
+    """
     roots = dict.fromkeys((*sorted(store_folders(layout)), *places))
-    return tuple(look_at(root) for root in roots)
+    return tuple(look_at(root, at_rest=at_rest) for root in roots)
 
 
-def look_at(root: Path) -> FoundStore:
+def look_at(root: Path, *, at_rest: bool = False) -> FoundStore:
     """What a folder says of itself."""
     store = StoreLayout(root)
     manifest = claimed_vault_id(store.vault, at="rebuild.look")
     try:
-        identity, revisions, writers = _database(store)
+        if at_rest:
+            with peek(store.state_database) as database:
+                identity, revisions, writers = _read(database)
+        else:
+            identity, revisions, writers = _database(store)
     except (KnowledgeError, StorageCorrupt):
         return FoundStore(root, manifest, problem="its database is missing or damaged")
     if manifest is None:
@@ -173,18 +181,20 @@ def _fill(
 def _database(store: StoreLayout) -> tuple[str | None, int, tuple[str, ...]]:
     database = Database.open(store.state_database, point_prefix="found", read_only=True)
     try:
-        tables = database.query("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        if not {("meta",), ("publication",), ("history",)} <= set(tables):
-            raise StorageCorrupt("no store's database")
-        row = database.query_one("SELECT vault_id FROM meta")
-        count = database.query_one("SELECT count(*) FROM history")
-        # The newest writers say most about whose store it is.
-        writers = database.query(
-            "SELECT actor FROM history GROUP BY actor ORDER BY max(id) DESC LIMIT ?", (WRITERS_SHOWN,)
-        )
+        return _read(database)
     finally:
         with suppress(KnowledgeError):
             database.close()
+
+
+def _read(database: Database) -> tuple[str | None, int, tuple[str, ...]]:
+    tables = database.query("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    if not {("meta",), ("publication",), ("history",)} <= set(tables):
+        raise StorageCorrupt("no store's database")
+    row = database.query_one("SELECT vault_id FROM meta")
+    count = database.query_one("SELECT count(*) FROM history")
+    # The newest writers say most about whose store it is.
+    writers = database.query("SELECT actor FROM history GROUP BY actor ORDER BY max(id) DESC LIMIT ?", (WRITERS_SHOWN,))
     return (
         None if row is None else str(row[0]),
         0 if count is None else int(count[0]),

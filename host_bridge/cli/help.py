@@ -16,7 +16,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge stores ...               which agent uses which store; share one, join one, go back to one's own
   knowledge conversation ...         which conversations read an agent's memory; export or erase one's own
   knowledge audience ...             signed tokens that stand for a caller: mint, revoke, list
-  knowledge doctor                   is every store where it should be, and what to do when the registry is lost
+  knowledge doctor                   what is wrong, whatever is broken, and the command that mends it
   knowledge backup DEST              copy every store, verified, while agents go on
   knowledge repair                   mend stores: a lost database, missing files, a damaged index or .git
   knowledge restore SRC              put a backup into an empty state directory, or prove that it is sound
@@ -161,10 +161,14 @@ Example:
   knowledge demo --state-dir ./demo
 """,
     "doctor": f"""\
-knowledge doctor                          look at the registry and at every store, and say what to do
+knowledge doctor [--store ID]             what is wrong, and the command that mends it
 knowledge doctor rebuild WORD... --yes    make a lost registry anew from the stores that are on disk
 
-Looking changes nothing. The registry says whose each store is; when registry.sqlite is missing, emptied or damaged
+Looking reads only, starts no owner, and works whatever is broken: configuration, registry, a database, a folder
+that is gone. Where an owner runs, it is asked, and names stores that it took out of service. --store ID looks at one
+store in all its parts: every file against catalogue and history, the keyword indexes, Git (when no owner runs).
+
+The registry says whose each store is; when registry.sqlite is missing, emptied or damaged
 while stores exist, nothing is served, and putting it back from a backup is best. Without one, `rebuild` makes a new
 one; the stores do not say whose they are, so you do, one WORD a store (who wrote in it is shown to help):
 
@@ -178,6 +182,7 @@ one; the stores do not say whose they are, so you do, one WORD a store (who wrot
 
 Examples:
   knowledge doctor --json
+  knowledge doctor --store 6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11
   knowledge doctor rebuild agent:main=6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11 --yes
 """,
     "inspect": f"""\
@@ -337,6 +342,7 @@ Example:
 knowledge store accept-deletions [--agent A]   record a loss of files that was refused because it was most of them
 knowledge store adopt [--agent A] --yes        take the vault as it is, when it and the database disagree
 knowledge store relocate ID PATH               move a store's folder; PATH must not exist yet
+knowledge store release ID                     put a store back into service that was taken out of it
 
 accept-deletions: when most of a partition is gone at once (a disk that is not mounted, an emptied folder), nothing is
 recorded until you say so. Putting the files back needs no command.
@@ -344,6 +350,8 @@ adopt: for a store that says vault_older_than_database, database_older_than_vaul
 manifest_missing. Restoring the half that matches is the other way. Nothing that history holds is lost.
 relocate: by rename on one disk, else as a copy that is compared with its original before that goes. `knowledge status`
 shows the ID. For a folder that you moved by hand, name the place where it lies now.
+release: a store that crashed again and again, or whose database is damaged, is out of service. `knowledge doctor` says
+why; mend that first.
 
   --json                         one compact line
 {_STATE}

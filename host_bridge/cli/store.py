@@ -29,7 +29,9 @@ def run(arguments: Sequence[str]) -> int:
         return _adopt(rest)
     if name == "relocate":
         return _relocate(rest)
-    raise UsageError("say what to do: accept-deletions, adopt or relocate")
+    if name == "release":
+        return _release(rest)
+    raise UsageError("say what to do: accept-deletions, adopt, relocate or release")
 
 
 def _accept_deletions(arguments: Sequence[str]) -> int:
@@ -61,6 +63,23 @@ def _adopt(arguments: Sequence[str]) -> int:
         return output.told(lines)
 
     return _done(state_dir(options), "operator.adoptStore", _agent(options.get("--agent")), options, in_words)
+
+
+def _release(arguments: Sequence[str]) -> int:
+    options = parse(arguments, {**STATE_DIR, "--json": False}, words=1)
+    if not options.words:
+        raise UsageError("name the store's id, as in: knowledge store release ID")
+    try:
+        store = str(uuid.UUID(options.words[0]))
+    except ValueError:
+        raise UsageError(f"{options.words[0]!r} is no store's id; `knowledge doctor` names it") from None
+
+    def in_words(result: JsonObject) -> str:
+        if result.get("released") is True:
+            return f"The store {store} is in service again; its next call opens it."
+        return f"The store {store} is not out of service; nothing was done."
+
+    return _done(state_dir(options), "operator.releaseStore", {"store": store}, options, in_words)
 
 
 def _relocate(arguments: Sequence[str]) -> int:

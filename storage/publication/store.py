@@ -171,15 +171,7 @@ class StoreState:
 
     def binding(self, *, machine_stop: bool, same_folder: bool = False) -> Binding:
         """What the database knows about vault.json now."""
-        marks = journal.marks(self.db)
-        entries = journal.unpruned(self.db)
-        pending = next((entry for entry in entries if entry.state in ("pending", "rolling_back")), None)
-        before = None if pending is None or pending.generation is None else pair_before(self.db, pending.generation)
-        accepted = {Pair(e.generation, e.publication_id) for e in entries if e.generation is not None}
-        adopting = pending is not None and pending.operation == journal.ADOPT_STORE
-        return Binding(
-            marks.vault_id, marks.current, marks.floor, accepted, before, machine_stop, same_folder, adopting
-        )
+        return binding_of(self.db, machine_stop=machine_stop, same_folder=same_folder)
 
     def staged_name(self, publication_id: str, ordinal: int | str) -> str:
         """The name under which a text waits beside its target, and what it displaced after that."""
@@ -193,6 +185,17 @@ class StoreState:
                 self.db.close()
             finally:
                 files.close(self.root_fd)
+
+
+def binding_of(db: Database, *, machine_stop: bool, same_folder: bool = False) -> Binding:
+    """What a store's database knows about vault.json; one statement more than its unpruned entries."""
+    marks = journal.marks(db)
+    entries = journal.unpruned(db)
+    pending = next((entry for entry in entries if entry.state in ("pending", "rolling_back")), None)
+    before = None if pending is None or pending.generation is None else pair_before(db, pending.generation)
+    accepted = {Pair(e.generation, e.publication_id) for e in entries if e.generation is not None}
+    adopting = pending is not None and pending.operation == journal.ADOPT_STORE
+    return Binding(marks.vault_id, marks.current, marks.floor, accepted, before, machine_stop, same_folder, adopting)
 
 
 class Folders:
@@ -310,6 +313,7 @@ __all__ = [
     "VAULT_NAME",
     "Folders",
     "StoreState",
+    "binding_of",
     "read_manifest",
     "reported",
     "staging_folder",

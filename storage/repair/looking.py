@@ -53,7 +53,7 @@ def look(store: StoreLayout, done: Repaired, parts: Collection[Part]) -> None:
                 Finding("text_lost", f"{partition.key}/{path}", "History has lost the text of this file.")
                 for path in found.lost
             ]
-            if not _index_is_sound(store, partition) or "index" in parts:
+            if not index_is_sound(store, partition) or "index" in parts:
                 done.indexes.append(partition.key)
     state, why = git.repository_state(store.vault)
     done.git = "to build" if state in ("damaged", "absent") or "git" in parts else state
@@ -62,7 +62,7 @@ def look(store: StoreLayout, done: Repaired, parts: Collection[Part]) -> None:
     done.catalogue = "catalogue" in parts
 
 
-def _index_is_sound(store: StoreLayout, partition: Partition) -> bool:
+def index_is_sound(store: StoreLayout, partition: Partition) -> bool:
     """Whether the index could be used; one that is not there is built by the next search."""
     path = store.search_index(partition)
     with effect("repair.look"):
@@ -75,4 +75,4 @@ def _index_is_sound(store: StoreLayout, partition: Partition) -> bool:
         return False
 
 
-__all__ = ["look", "whole_text"]
+__all__ = ["index_is_sound", "look", "whole_text"]

@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import textwrap
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from host_bridge.bridge import KnowledgeBridge
+from host_bridge.cli.doctor import quarantines
 from messages.audience import OwnerPrivate
-from messages.errors import InternalError, Poison, Quarantined
+from messages.errors import InternalError, NotFound, Poison, Quarantined
+from messages.json_types import JsonObject
 from storage import faults
 from storage.state.connection import StorageCorrupt
 from tests.kit.actors import eventually
@@ -265,3 +269,31 @@ def test_a_revocation_does_not_wait_for_a_store_that_is_quarantined(tmp_path: Pa
             error = failure(bridge, "remember", {**remembering("A fact."), "requestId": request_id(1)}, run)
         assert isinstance(error, Quarantined)
         bridge.end_run("run 1", deadline_ms=5_000)
+
+
+def test_a_store_is_released_from_quarantine_once_the_reason_is_gone(tmp_path: Path) -> None:
+    def corrupt(point: str) -> None:
+        if point == "accept.begin":
+            raise StorageCorrupt("state.sqlite is damaged")
+
+    def release(bridge: KnowledgeBridge) -> JsonObject:
+        return bridge.ask("operator.releaseStore", {"store": vault})
+
+    with open_bridge(tmp_path, AGENTS) as bridge:
+        remember(bridge, "A fact.", 1)
+        [mine] = stores(tmp_path)
+        vault = mine.name
+        assert release(bridge) == {"vaultId": vault, "released": False}
+        with faults.installed(corrupt):
+            failure(bridge, "remember", {**remembering("Another."), "requestId": request_id(2)})
+        eventually(lambda: isinstance(failure(bridge, "status", {}), Quarantined))
+        [finding] = quarantines({"health": bridge.health()})
+        assert (finding["code"], finding["vaultId"]) == ("quarantined", vault)
+        assert "knowledge repair" in str(finding["mend"])
+        assert release(bridge) == {"vaultId": vault, "released": True}
+        assert total(bridge) == 1
+        assert quarantines({"health": bridge.health()}) == []
+        remember(bridge, "Another.", 2)
+        assert total(bridge) == 2
+        with pytest.raises(NotFound):
+            bridge.ask("operator.releaseStore", {"store": str(uuid.UUID(int=5, version=4))})
