@@ -337,11 +337,6 @@ class Registry:
         """The newest rows of the audit first."""
         return registry_audit.rows(self._database, limit=limit)
 
-    def note(self, by: By, action: registry_audit.Action, subject: JsonObject) -> None:
-        """Add a row to the audit for something that changes nothing else here."""
-        with self._database.transaction(full=True, point="registry.change"):
-            registry_audit.note(self._database, by, action, subject)
-
     def close(self) -> None:
         """Close the connection; idempotent."""
         self._database.close()

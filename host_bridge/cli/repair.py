@@ -132,7 +132,7 @@ def _note(layout: Layout, done: Repaired) -> None:
         return
     try:
         subject: JsonObject = {"vaultId": done.vault_id, "database": done.database, "files": len(done.restored)}
-        registry.note(By("operator:local", "shell", at), "store.repair", subject)
+        registry.note("store.repair", subject, By("operator:local", "shell", at))
     finally:
         registry.close()
 
