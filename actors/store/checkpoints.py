@@ -30,10 +30,11 @@ NOBODY: Final = "knowledge-runtime"
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run under way: the entries in it by publication id, and whether they rebuild the repository."""
+    """One run under way: its entries by publication id, whether they rebuild the repository, the paths it restores."""
 
     entries: dict[str, int]
     rebuilds: bool
+    restores: tuple[str, ...] = ()
 
 
 class Checkpoints:
@@ -102,7 +103,7 @@ class Checkpoints:
         changes = tuple(_as_recorded(session, paths))
         if not changes:
             return None
-        self._run = _Run({}, rebuilds=False)
+        self._run = _Run({}, rebuilds=False, restores=paths)
         now = time.time_ns() // 1_000_000_000
         checkpoint = Checkpoint(str(uuid.uuid4()), "restore", None, NOBODY, now, (), changes)
         return WriteCheckpoints((checkpoint,), False, False, more=False, restores=True)
@@ -120,6 +121,8 @@ class Checkpoints:
         error = message.reply.error()
         outcome = Waiting("failed", f"The Git queue failed: {error.message}") if error else message.reply.result(0)
         self._unavailable = None
+        if not isinstance(outcome, Committed):
+            self._differing += run.restores
         match outcome:
             case Committed(commits):
                 self._look_back = False

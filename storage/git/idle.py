@@ -54,6 +54,7 @@ _COPY: Final = "knowledge-index.new"
 _MARK: Final = "knowledge-index"
 _OBJECTS: Final = "knowledge-index.objects"
 _LOOK_BACK: Final = 1_000
+_SUSPECT: Final = " If objects are damaged, the next save sets the repository aside and builds it again."
 _STAGED: Final = "The index holds staged changes of yours and is left as it is."
 _EMPTY_TREES: Final = {
     40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -152,7 +153,8 @@ def _follow(vault: Path, git: int, base: str | Result | None, there: bool, tip: 
     if isinstance(base, Result):
         unreadable = _unreadable(vault, timeout)
         if not unreadable:
-            return IndexState("left_alone", f"The index cannot be compared. Git said: {base.error}", suspect=True)
+            said = f"The index cannot be compared.{_SUSPECT} Git said: {base.error}"
+            return IndexState("left_alone", said, suspect=True)
         base, aside = None, _set_aside(git, unreadable)
     elif base is not None and not _compared(vault, base, timeout).ok:
         return IndexState("left_alone", _STAGED)
@@ -175,7 +177,7 @@ def _build(vault: Path, git: int, base: str | None, tip: str, timeout: float) ->
     trees = ["-i", "-m", base, tip] if base is not None else [tip]
     read = run(vault, ["read-tree", *trees], at="git.index.read", timeout=timeout, environ=environ)
     if not read.ok:
-        return f"The index could not be brought up to date. Git said: {read.error}"
+        return f"The index could not be brought up to date.{_SUSPECT} Git said: {read.error}"
     # Its exit status only says that some files differ, which is a person's to see.
     run(vault, ["update-index", "-q", "--refresh"], at="git.index.refresh", timeout=timeout, environ=environ)
     with effect("git.index.place"):
