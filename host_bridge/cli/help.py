@@ -134,9 +134,10 @@ grant that is taken back stops what follows; it cannot take back what was read.
 
 export: SESSION is the conversation's UUID, the name of its folder below conversations/ in the vault. DIR gets its files
 as they are, its history with every text, and SHA256SUMS; it must not exist yet. The store waits meanwhile.
-erase: its records, revisions, evidence, receipts and index go, and cannot be brought back; nothing else does. The local
-Git history is made anew without it: --discard-git where it also holds commits of your own, which are lost. Backups and
-exports are yours to delete. A crash on the way is finished when the store is next opened.
+erase: its records, revisions, evidence, receipts and index go, and cannot be brought back; nothing else does, nor
+what it saved under a grant, which lies in the private memory. The local Git history is made anew without it:
+--discard-git where it also holds commits of your own, which are lost. Backups and exports are yours to delete. A
+crash on the way is finished when the store is next opened.
 
   --json                         one compact line
 {_STATE}
