@@ -315,7 +315,7 @@ def test_every_wrong_value_of_every_key_and_many_arguments(
     whole = Store(made.desk, ids, made.cited)
     test_every_record_with_a_wrong_value_is_read_by_its_id_and_in_every_list(whole)
 
-    @settings(max_examples=20_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=5_000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def many(data: st.DataObject) -> None:
         ask(whole, *data.draw(whole.calls()))
