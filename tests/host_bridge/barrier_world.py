@@ -273,6 +273,7 @@ def _correction(world: World) -> tuple[str, JsonObject]:
 
 
 def _attached(world: World) -> tuple[str, JsonObject]:
+    world.claim()  # so that there is something to take over first
     world.numbers["upload"] += 1
     data = f"{world.numbers['upload']}: an original\n".encode()
     return "knowledge_attach", chunk(world.numbers["upload"], 0, data, final=True)

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ import pytest
 from actors import runtime
 from actors.store import tree
 from actors.store.settings import StoreSettings
-from actors.supervision import ActorSettings, RestartPolicy
+from actors.supervision import ActorSettings, ChildSpec, RestartPolicy
 from host_bridge.bridge import KnowledgeBridge
 from tests.host_bridge.barrier_world import READS, SAVES, Moment, Prepare, World, inhabited, visible
 from tests.host_bridge.test_barrier import CODES, code, end_a_run, revoke
@@ -51,18 +52,27 @@ PHASES: Final = {
 """What a call does at a point, by how the point's name begins."""
 
 
+WHEN_THEY_COME: Final = ("take over edits", "catch up with the index")
+"""Phases that a call passes only if there is something to be taken over just then."""
+
+
 def phase_of(point: str) -> str | None:
     return next((phase for phase, names in PHASES.items() if point.startswith(names)), None)
 
 
+@contextmanager
+def quiet(place: Path) -> Iterator[World]:
+    """A world whose lane does nothing by itself, so that what it passes belongs to a call."""
+    with pytest.MonkeyPatch.context() as patch, nothing_left():
+        patch.setattr(runtime, "StoreSettings", partial(StoreSettings, tick=3_600.0))
+        with inhabited(place) as made:
+            yield made
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A world whose lane does nothing by itself, so that what it passes belongs to a call."""
-    idle = partial(StoreSettings, tick=3_600.0)
-    with pytest.MonkeyPatch.context() as patch, nothing_left():
-        patch.setattr(runtime, "StoreSettings", idle)
-        with inhabited(tmp_path_factory.mktemp("points")) as made:
-            yield made
+    with quiet(tmp_path_factory.mktemp("points")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -121,10 +131,15 @@ def judged(world: World, kind: str, moment: Moment) -> bool:
 
 
 def judge(world: World, cases: list[tuple[str, Moment]]) -> None:
-    """Judge every case; most must have been met as they were foreseen, since edits are taken over when they come."""
+    """Judge every case; nearly all must be met as they were foreseen, but for what is passed when it comes."""
     missed = [(kind, moment) for kind, moment in cases if not judged(world, kind, moment)]
     still = [(kind, moment) for kind, moment in missed if not judged(world, kind, moment)]
-    assert len(still) <= len(cases) // 5, still
+    assert_met(cases, still)
+
+
+def assert_met(cases: list[tuple[str, Moment]], missed: list[tuple[str, Moment]]) -> None:
+    lost = [case for case in missed if phase_of(case[1].point) not in WHEN_THEY_COME]
+    assert len(lost) <= len(cases) // 10, lost
 
 
 def test_every_point_of_a_save_or_a_read_belongs_to_a_phase(moments: dict[str, list[Moment]]) -> None:
@@ -162,6 +177,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch, nothing_left():
         patch.setattr(tree, "ActorSettings", partial(ActorSettings, restarts=patient))
         patch.setattr(tree, "STORE_RESTARTS", patient)
+        patch.setattr(tree, "ChildSpec", partial(ChildSpec, settings=ActorSettings(restarts=patient)))
         with inhabited(tmp_path_factory.mktemp("fragile")) as made:
             yield made
 
@@ -189,8 +205,7 @@ def endured(world: World, kind: str, moment: Moment, error: Exception) -> bool:
 
 
 def endure(world: World, cases: list[tuple[str, Moment]], error: str) -> None:
-    missed = [(kind, moment) for kind, moment in cases if not endured(world, kind, moment, ERRORS[error]())]
-    assert len(missed) <= len(cases) // 4, missed
+    assert_met(cases, [case for case in cases if not endured(world, *case, ERRORS[error]())])
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -261,9 +276,11 @@ def test_a_revocation_after_a_death_in_the_middle_of_a_merge_is_followed_by_noth
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", [*SAVES, *READS])
 def test_a_call_that_stands_at_any_point_is_over_or_refused_when_the_revocation_is_answered(
-    world: World, moments: dict[str, list[Moment]], kind: str
+    tmp_path: Path, moments: dict[str, list[Moment]], kind: str
 ) -> None:
-    judge(world, [(kind, moment) for moment in every_point(moments[kind])])
+    # One of its own: what all kinds leave to be synced would take longer than a stop may.
+    with quiet(tmp_path) as world:
+        judge(world, [(kind, moment) for moment in every_point(moments[kind])])
 
 
 @pytest.mark.exhaustive
