@@ -33,11 +33,13 @@ KEPT: Final = ("publication", "history", "record", "upload")
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The ``number``-th time that a call passes a point; ``inside``: while it holds the commit fence."""
+    """The ``number``-th time that a call passes a point; ``inside``: while it holds the commit fence; ``lane``: on the
+    lane's thread, not on that of a helper that it waits for."""
 
     point: str
     number: int
     inside: bool
+    lane: bool = True
 
 
 @dataclass(slots=True)
@@ -112,7 +114,8 @@ class World:
         def note(point: str) -> None:
             if serves():
                 passed[point] += 1
-                moments.append(Moment(point, passed[point], self.fenced()))
+                lane = threading.current_thread().name.endswith("/lane")
+                moments.append(Moment(point, passed[point], self.fenced(), lane))
 
         with faults.installed(note):
             self.host.answer(self.send(tool, arguments))

@@ -25,7 +25,7 @@ import pytest
 from actors import runtime
 from actors.store import tree
 from actors.store.settings import StoreSettings
-from actors.supervision import ActorSettings, ChildSpec, RestartPolicy
+from actors.supervision import ActorSettings, RestartPolicy
 from host_bridge.bridge import KnowledgeBridge
 from tests.host_bridge.barrier_world import READS, SAVES, Moment, Prepare, World, inhabited, visible
 from tests.host_bridge.test_barrier import CODES, code, end_a_run, revoke
@@ -177,7 +177,6 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch, nothing_left():
         patch.setattr(tree, "ActorSettings", partial(ActorSettings, restarts=patient))
         patch.setattr(tree, "STORE_RESTARTS", patient)
-        patch.setattr(tree, "ChildSpec", partial(ChildSpec, settings=ActorSettings(restarts=patient)))
         with inhabited(tmp_path_factory.mktemp("fragile")) as made:
             yield made
 
@@ -205,6 +204,8 @@ def endured(world: World, kind: str, moment: Moment, error: Exception) -> bool:
 
 
 def endure(world: World, cases: list[tuple[str, Moment]], error: str) -> None:
+    # Helpers hold no fence, and are given up when they crash that often.
+    cases = [case for case in cases if case[1].lane]
     assert_met(cases, [case for case in cases if not endured(world, *case, ERRORS[error]())])
 
 
