@@ -366,7 +366,9 @@ def test_a_catalogue_made_anew_says_the_same_and_history_has_no_new_row(tmp_path
     agree(layout)
 
 
-@pytest.mark.parametrize("damage", [overwritten, truncated, deleted, None], ids=["overwritten", "truncated", "deleted", "asked"])
+@pytest.mark.parametrize(
+    "damage", [overwritten, truncated, deleted, None], ids=["overwritten", "truncated", "deleted", "asked"]
+)
 def test_a_damaged_index_is_built_anew(tmp_path: Path, damage: Callable[[Path], None] | None) -> None:
     layout = house(tmp_path)
     said = found(layout)
