@@ -6,6 +6,7 @@ Runs on the thread that owns the connection; reads only. Source: decisions.md se
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -156,6 +157,18 @@ class CatalogueReader:
     def by_row(self, row: int) -> Entry | None:
         """The record of a row number, as the keyword index refers to it."""
         return next(iter(self._entries("r.row = ? AND r.partition = ?", (row, self.number))), None)
+
+    def of_rows(self, rows: Iterable[int]) -> Sequence[Entry]:
+        """The records of these row numbers in their order, in one statement; those that are gone are left out."""
+        wanted = list(rows)
+        if not wanted:
+            return []
+        found = self._db.query(
+            f"SELECT {_QUALIFIED} FROM json_each(?) j CROSS JOIN record r ON r.row = j.value WHERE r.partition = ?",
+            (json.dumps(wanted), self.number),
+        )
+        entries = {entry.row: entry for entry in map(_entry, found)}
+        return [entries[row] for row in wanted if row in entries]
 
     def by_path(self, path: str) -> Entry | None:
         """The record of a file."""

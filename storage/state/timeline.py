@@ -135,8 +135,7 @@ def commitments(reader: CatalogueReader, window: DueWindow, alive_ms: int, limit
 
 
 def _entries(reader: CatalogueReader, rows: Sequence[Row]) -> Sequence[Entry]:
-    found = (reader.by_row(int(row)) for (row,) in rows)
-    return [entry for entry in found if entry is not None]
+    return reader.of_rows(int(row) for (row,) in rows)
 
 
 def _matching(number: int, filters: TimelineFilters, columns: str) -> tuple[str, list[SqlValue]]:

@@ -29,11 +29,12 @@ def connections(context: OperationContext, request: ConnectionsRequest, shape: S
     entry = record_of_id(context, request.id)
     directions = DIRECTIONS if request.direction is None else (request.direction,)
     found = connected_rows(context, entry, directions, historical=request.historical)
-    rows = []
-    for direction, row in found[request.offset : request.offset + request.limit]:
-        other = context.catalogue.by_row(row)
-        assert other is not None, "read under one snapshot"
-        rows.append(Connection(direction, shape.row(context, other, context.session.load(other))))
+    shown = found[request.offset : request.offset + request.limit]
+    others = {other.row: other for other in context.catalogue.of_rows(row for _, row in shown)}
+    rows = [
+        Connection(direction, shape.row(context, others[row], context.session.load(others[row])))
+        for direction, row in shown
+    ]
     return connections_response(
         rows,
         total=len(found),

@@ -39,7 +39,7 @@ def grep(context: OperationContext, request: GrepRequest, shape: Shape = AGENT) 
         parsed = parse_query(request.query, request.mode)
         query = SearchQuery(request.query, request.mode, _filters(context, request), request.limit, request.offset)
         page = index.search(query, at_least=prepared.index_change, without=late.rows)
-        found = [entry for hit in page.hits if (entry := context.catalogue.by_row(hit.rowid)) is not None]
+        found = list(context.catalogue.of_rows(hit.rowid for hit in page.hits))
         behind = late.matching(parsed, lambda entry: _passes(context, request, entry))
         total = page.total + len(behind)
         if request.offset + len(found) >= page.total:
@@ -98,12 +98,12 @@ def _replacements(
     earlier = SearchQuery(request.query, request.mode, filters, limit=REPLACED_MAX)
     index = context.open_index()
     catalogue = context.catalogue
-    found = [catalogue.by_row(hit.rowid) for hit in index.search(earlier, at_least=0, without=late.rows).hits]
+    found = list(catalogue.of_rows(hit.rowid for hit in index.search(earlier, at_least=0, without=late.rows).hits))
     found += late.matching(parsed, lambda entry: _superseded(request, entry))
     replaced: dict[str, tuple[Entry, Entry]] = {}
     for old in found[:REPLACED_MAX]:
-        new = None if old is None else catalogue.follow_supersession(old)
-        if old is not None and new is not None and new.current(context.now_ms) and _passes(context, request, new):
+        new = catalogue.follow_supersession(old)
+        if new is not None and new.current(context.now_ms) and _passes(context, request, new):
             replaced.setdefault(new.id, (old, new))
     # A replacement that is a direct hit stands among those, on this page or another.
     known = {new.row for _, new in replaced.values() if new.row not in late.rows}

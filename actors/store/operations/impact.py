@@ -84,9 +84,9 @@ def impact_of(context: OperationContext, entry: Entry, record: Record) -> Impact
         for other in (other for record_id in meant for other in context.catalogue.naming(record_id, roles)):
             if other.lifecycle != "withdrawn" and other.id not in meant:
                 found.setdefault(other.id, Affected(other.id, other.kind, why))
-    statements = (context.catalogue.by_row(row) for row in linking_statements(context.catalogue, entry, meant))
+    statements = context.catalogue.of_rows(linking_statements(context.catalogue, entry, meant))
     for linking in (*PageGraph(context.catalogue).naming(entry), *statements):
-        if linking is not None and linking.lifecycle != "withdrawn" and linking.id != entry.id:
+        if linking.lifecycle != "withdrawn" and linking.id != entry.id:
             found.setdefault(linking.id, Affected(linking.id, linking.kind, "link"))
     wording = record.title if entry.kind == "page" else record.text
     mentions = _mentions(context, entry, wording)
@@ -109,11 +109,10 @@ def _mentions(context: OperationContext, entry: Entry, wording: str) -> list[Ent
     except IndexUnavailable as error:
         context.index_failed(error)
         return None
-    entries = (context.catalogue.by_row(hit.rowid) for hit in rows)
     return [
         page
-        for page in entries
-        if page is not None and page.id != entry.id and wanted in normalise_name(context.session.load(page).body)
+        for page in context.catalogue.of_rows(hit.rowid for hit in rows)
+        if page.id != entry.id and wanted in normalise_name(context.session.load(page).body)
     ]
 
 

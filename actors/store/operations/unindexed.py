@@ -38,8 +38,8 @@ class Unindexed:
 
     def matching(self, query: ParsedQuery, passes: Callable[[Entry], bool]) -> Sequence[Entry]:
         """Those that the query finds as they are now and that pass, oldest record first."""
-        entries = (self.context.catalogue.by_row(row) for row in sorted(self.rows))
-        return [entry for entry in entries if entry is not None and passes(entry) and self._found(query, entry)]
+        entries = self.context.catalogue.of_rows(sorted(self.rows))
+        return [entry for entry in entries if passes(entry) and self._found(query, entry)]
 
     def _found(self, query: ParsedQuery, entry: Entry) -> bool:
         record = self.context.session.load(entry)
