@@ -139,6 +139,11 @@ class Backups:
         job = self._job
         return {"state": "none"} if job is None else job.to_json()
 
+    def store(self) -> str | None:
+        """The one store of the last backup; ``None`` for a backup of all, or where there was none."""
+        job = self._job
+        return None if job is None else job.request.store
+
     def running(self) -> bool:
         """Whether one is being taken."""
         job = self._job

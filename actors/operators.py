@@ -197,7 +197,10 @@ class Operators:
                 if pending.begin():
                     pending.succeed(self._around.backups.begin(call.request))
             case BackupStatusRequest():
-                self._gate.require_scope(call.operator, call.scope)
+                last = self._around.backups.store()
+                self._gate.require_scope(call.operator, call.scope, vault_id=last)
+                if call.operator.agents is not None and last is None:
+                    raise Denied("The last backup was not one of a store of yours.")
                 pending.succeed(self._around.backups.report())
             case RunMaintenanceRequest():
                 chosen = self._chosen(call)
