@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import apsw
+
 from messages.errors import DuplicateIdentity, KnowledgeError, StoreUnavailable
 from messages.json_types import JsonObject
 from storage import files, registry_audit
@@ -97,7 +99,7 @@ def look_at(root: Path, *, at_rest: bool = False) -> FoundStore:
                 identity, revisions, writers = _read(database)
         else:
             identity, revisions, writers = _database(store)
-    except (KnowledgeError, StorageCorrupt):
+    except (KnowledgeError, StorageCorrupt, OSError, apsw.Error):  # the last: tables of another program
         return FoundStore(root, manifest, problem="its database is missing or damaged")
     if manifest is None:
         return FoundStore(root, identity, revisions, writers, "vault.json is missing or not readable")

@@ -94,7 +94,8 @@ knowledge backup --store ID DEST      copy one store, with its agents' grants
 
 Each store is copied at one generation: database, Markdown files, originals, conversations, whatever else lies in the
 vault, and the registry and knowledge.yaml. DEST appears when it is whole; people can read it, and backup.json has the
-SHA-256 of every file. Not in it: keyword indexes and .git, which are built again.
+SHA-256 of every file. Not in it: keyword indexes and .git, which are built again. Ctrl-C ends this command, not the
+backup.
 
   --all                          every store, which is the default
   --dry-run                      say what it would hold, and whether there is room; write nothing

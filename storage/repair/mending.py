@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from messages.errors import IndexUnavailable, StoreUnavailable
+from messages.errors import IndexUnavailable, StorageError, StoreUnavailable
 from messages.vocabulary import PRIVATE, Partition
 from storage import files, git
 from storage.backup.manifest import Progress
@@ -22,7 +22,7 @@ from storage.faults import effect
 from storage.git import Checkpoint, Committed
 from storage.index_feed import IndexFeed
 from storage.layout import StoreLayout
-from storage.publication.store import Folders
+from storage.publication.store import Folders, reported
 from storage.records import ParsedRecord, parse_record
 from storage.repair.database import rebuild_database
 from storage.repair.examining import agreement, database_state, read_text
@@ -32,6 +32,7 @@ from storage.search import SearchIndex
 from storage.session import PartitionSession, StoreSession
 from storage.state import git_queue, history, journal
 from storage.state.catalogue import catalogue_identity, replace_catalogue
+from storage.state.connection import StorageCorrupt
 from storage.state.git_history import jobs_from_history
 from storage.state.upkeep import partitions
 from storage.vault import ScanLimits, replace
@@ -67,6 +68,29 @@ def repair(
     store's halves, a newer format), ``StorageError``, and the fail-closed errors, which only a person may settle.
     """
     done = Repaired(vault_id, dry_run)
+    try:
+        with reported("mend the store"):
+            _repair(store, done, parts, report, limits or ScanLimits(), new_id)
+    except StorageCorrupt as error:
+        raise StoreUnavailable(
+            f"The database turned out damaged on the way ({error}); build it anew: "
+            f"`knowledge repair --store {vault_id} database`.",
+            reason="damaged",
+        ) from error
+    except files.UnsafeFile as error:
+        raise StorageError(f"A file in the vault is no plain file: {error.reason}.", reason=error.reason) from error
+    return done
+
+
+def _repair(
+    store: StoreLayout,
+    done: Repaired,
+    parts: Collection[Part],
+    report: Callable[[Progress], None],
+    limits: ScanLimits,
+    new_id: Callable[[], uuid.UUID],
+) -> None:
+    vault_id, dry_run = done.vault_id, done.dry_run
     report(Progress("examining", 0, 1, 0, 1))
     state, why = database_state(store, lambda: report(Progress("examining", 0, 1, 0, 1)))
     if state not in ("sound", *REBUILT):
@@ -76,19 +100,18 @@ def repair(
         if dry_run:
             what = f"{why or 'As you said'}: it would be set aside and built anew."
             done.find("database", store.state_database.name, what)
-            return done
+            return
         done.set_aside = rebuild_database(store, vault_id, new_id=new_id)
     if dry_run:
         look(store, done, parts)
-        return done
-    session = StoreSession.open(store, limits=limits or ScanLimits())
+        return
+    session = StoreSession.open(store, limits=limits)
     try:
         _mend(store, session, done, parts, report)
     except BaseException:
         session.abandon()
         raise
     session.close()
-    return done
 
 
 def _mend(
@@ -233,6 +256,8 @@ def _put(session: StoreSession, path: str, text: bytes, done: Repaired, *, over:
             if over is None:
                 replace.move(can, folder, staged, folder, name, at="repair.put")
             else:
+                if not can.exchange:
+                    return _replace_known(folder, staged, name, over) and _noted(path, done)
                 files.exchange(folder, staged, folder, name, at="repair.put")
                 held, _ = files.read_file(folder, staged, limit=2 * len(text) + len(over) + 1, at="examine.read")
                 if held != over:  # somebody saved just now: theirs stands
@@ -243,6 +268,19 @@ def _put(session: StoreSession, path: str, text: bytes, done: Repaired, *, over:
         finally:
             files.unlink(folder, staged, at="repair.stage")
         files.fsync(folder, at="repair.sync")
+    return _noted(path, done)
+
+
+def _replace_known(folder: int, staged: str, name: str, over: bytes) -> bool:
+    """Where names cannot be exchanged: what stands there is looked at, then replaced. History has it."""
+    held, _ = files.read_file(folder, name, limit=len(over) + 1, at="examine.read")
+    if held == over:
+        files.rename_over(folder, staged, name, at="repair.put")
+        files.fsync(folder, at="repair.sync")
+    return held == over
+
+
+def _noted(path: str, done: Repaired) -> bool:
     if path not in done.restored:
         done.restored.append(path)
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from messages.errors import FailedClosed, StoreUnavailable
+from messages.errors import FailedClosed, StorageError, StoreUnavailable
 from messages.json_types import JsonValue
 from messages.vocabulary import PRIVATE
 from storage import faults, git, repair
@@ -24,6 +25,7 @@ from storage.state import journal
 from storage.state.approvals import approval_counts
 from storage.state.upkeep import partitions
 from storage.vault import ScanLimits
+from storage.vault.replace import Capabilities
 from tests.kit.store import GROUP_PARTITION, VAULT_ID, Desk, items_of, request_id
 from tests.kit.unsynced import without_syncs
 from tests.storage.backup.house import answers, hashes, house, seated, vault_hashes
@@ -449,3 +451,35 @@ def test_a_whole_store_is_left_as_it_is(tmp_path: Path) -> None:
     assert (done.changed, done.findings, done.database, done.git) == (False, [], "sound", "sound")
     assert vault_hashes(layout) == before
     assert isinstance(done.to_json()["findings"], list)
+
+
+@pytest.mark.parametrize("point", ["repair.write", "repair.put", "repair.sync"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_full_or_failing_disk_is_a_typed_refusal_and_the_next_run_mends(
+    tmp_path: Path, point: str, code: int
+) -> None:
+    layout = house(tmp_path)
+    held = vault_hashes(layout)
+    (store_of(layout).vault / "private" / "people" / "robin-vale.md").unlink()
+
+    def fail(name: str) -> None:
+        if name == point or name.startswith(f"{point}."):
+            raise OSError(code, os.strerror(code))
+
+    with faults.installed(fail), pytest.raises(StorageError):
+        mended(layout)
+    mended(layout)
+    assert vault_hashes(layout) == held
+    agree(layout)
+
+
+def test_where_names_cannot_be_exchanged_a_truncated_file_is_mended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = house(tmp_path)
+    held = vault_hashes(layout)
+    note = store_of(layout).vault / "private" / "people" / "robin-vale.md"
+    note.write_bytes(note.read_bytes()[:30])
+    monkeypatch.setattr("storage.repair.mending.replace.probe", lambda root: Capabilities(exchange=False))
+    assert mended(layout).damaged == ["private/people/robin-vale.md"]
+    assert vault_hashes(layout) == held
