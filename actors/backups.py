@@ -54,6 +54,8 @@ class Job:
 
     request: BackupRequest
     findings: list[Finding] = field(default_factory=list)
+    fresh: set[str] = field(default_factory=set)
+    """The stores whose edits were taken over."""
     progress: Progress = field(default_factory=lambda: Progress("looking", 0, 0, 0, 0))
     stopped: bool = False
     taken: Taken | None = None
@@ -98,7 +100,9 @@ class BackupWorker(GuardedActor):
                 target = Path(job.request.path)
                 if job.request.dry_run:
                     return backup.estimate(layout, target, only=job.request.store)
-                return backup.take(layout, target, only=job.request.store, grants_of=grants_of, report=job.report)
+                return backup.take(
+                    layout, target, only=job.request.store, grants_of=grants_of, fresh=job.fresh, report=job.report
+                )
             case _:
                 raise InternalError(f"A backup takes no {type(message).__name__}.")
 
@@ -125,12 +129,11 @@ class Backups:
         """Begin one; its state, as :meth:`report` shows it. Raises ``Busy``, and what is wrong with the place."""
         backup.checked_target(self._layout, Path(request.path))
         job = Job(request)
+        chosen = [vault_id for vault_id in self._gate.stores() if request.store in (None, vault_id)]
         with self._lock:
             if self._job is not None and self._job.running:
                 raise Busy("A backup is being taken already; begin again when it is done.")
             self._job = job
-        stores = self._gate.stores()
-        chosen = [vault_id for vault_id in stores if request.store in (None, vault_id)]
         self._next_store(job, chosen, 0)
         return job.to_json()
 
@@ -164,6 +167,10 @@ class Backups:
         vault_id = stores[number]
         go_on = partial(self._next_store, job, stores, number + 1)
 
+        def looked() -> None:
+            job.fresh.add(vault_id)
+            go_on()
+
         def failed(error: KnowledgeError) -> None:
             message = f"Edits made outside may be missing: the store did not answer ({error.code})."
             job.findings.append(Finding("not_looked_at", vault_id, message))
@@ -172,7 +179,7 @@ class Backups:
         def listed(answer: JsonObject) -> None:
             found = answer["partitions"]
             keys = [str(key) for key in found if key != PRIVATE.key] if isinstance(found, list) else []
-            self._next_partition(vault_id, keys, 0, go_on, failed)
+            self._next_partition(vault_id, keys, 0, looked, failed)
 
         try:
             job.report(Progress("looking", number, len(stores), 0, 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +28,7 @@ class Run:
     growing: Growing
     report: Callable[[Progress], None]
     pause: Callable[[float], None]
+    fresh: Collection[str] | None = None
     stores: int = 0
     store: int = 0
     parts: list[Part] = field(default_factory=list)
@@ -52,6 +53,7 @@ class VaultFiles:
         self._run = run
         self._store = store
         self._prefix = f"{prefix}/vault"
+        self._vault_id = files.split(prefix)[1]
         self._copy = copy
         self._written: set[str] = {"vault.json"}
         """Paths relative to the vault."""
@@ -84,6 +86,25 @@ class VaultFiles:
                 self._from_disk(root, whole, digest)
             else:
                 self._add(self._run.growing.write(f"{self._prefix}/{whole}", data), whole)
+                if not self._fresh and self._differs(root, whole, data):
+                    what = f"{whole} holds an edit that nobody took over; the backup has the text of before."
+                    self._run.find("edit_left_out", whole, what)
+
+    @property
+    def _fresh(self) -> bool:
+        return self._run.fresh is None or self._vault_id in self._run.fresh
+
+    @staticmethod
+    def _differs(root: int, path: str, data: bytes) -> bool:
+        folder_path, name = files.split(path)
+        try:
+            folder = files.open_folder(root, folder_path, at="backup.folder")
+            try:
+                return files.read_file(folder, name, limit=len(data), at="backup.read")[0] != data
+            finally:
+                files.close(folder)
+        except (OSError, UnsafeFile):  # gone, longer, or no plain file
+            return True
 
     def _from_disk(self, root: int, path: str, digest: str) -> None:
         """History has lost the text; the file may still be it."""

@@ -91,6 +91,7 @@ def take(
     *,
     only: str | None = None,
     grants_of: Mapping[str, Collection[str]] | None = None,
+    fresh: Collection[str] | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
     pause: Callable[[float], None] = time.sleep,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -99,7 +100,9 @@ def take(
     """Back up every store of the registry, or ``only`` one, as the new folder ``target``.
 
     ``grants_of`` gives the agents that use a store: with ``only`` these agents' conversation grants come along.
-    ``report`` hears how far it is and may raise to end it. ``pause`` waits for a publication that is being placed.
+    Of a store that is not ``fresh`` (``None``: all are) edits may not have been taken over; files that hold another
+    text than the copy are named then. ``report`` hears how far it is and may raise to end it. ``pause`` waits for a
+    publication that is being placed.
 
     Raises ``InvalidArgument`` (``field`` ``path``), ``NotFound``, ``StoreUnavailable``, ``Quarantined`` (a damaged
     database: no backup is made of it), ``StorageError`` (full, read-only). Nothing is left at ``target`` then.
@@ -110,7 +113,7 @@ def take(
     try:
         growing = Growing(staged)
         try:
-            run = Run(layout, growing, report, pause)
+            run = Run(layout, growing, report, pause, fresh)
             manifest = _fill(run, backup_id, now(), only, grants_of or {})
             copying.sync_folder(target.parent)
             _place(staged, target)

@@ -194,6 +194,15 @@ def test_a_file_whose_text_is_not_that_generations_is_taken_from_history(tmp_pat
     assert vault_hashes(copy) == held
 
 
+def test_an_edit_that_nobody_took_over_is_named_where_nobody_could(tmp_path: Path) -> None:
+    layout = house(tmp_path)
+    note = layout.new_store(VAULT_ID).vault / "private" / "people" / "robin-vale.md"
+    note.write_text(note.read_text() + "One line more.\n")
+    assert backup.take(layout, tmp_path / "fresh", fresh={VAULT_ID}).findings == ()
+    [finding] = backup.take(layout, tmp_path / "stale", fresh=()).findings
+    assert (finding.code, finding.path) == ("edit_left_out", "private/people/robin-vale.md")
+
+
 def test_what_agents_save_while_a_backup_is_taken_is_in_it_whole_or_not_at_all(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "busy")
     make_house(layout.state_dir)
