@@ -245,7 +245,7 @@ def _store(vault_id: str, store: StoreLayout, *, owned: bool, whole: bool) -> It
         yield Defect(
             "database_lost" if state == "missing" else "database_damaged",
             f"{why}.",
-            f"{_FROM_BACKUP}, or build a new one from the vault: `knowledge repair --store {vault_id}`",
+            f"{_FROM_BACKUP}, or build a new one from the vault: `knowledge repair --store {vault_id} --yes`",
             about,
         )
         return
@@ -263,7 +263,7 @@ def _store(vault_id: str, store: StoreLayout, *, owned: bool, whole: bool) -> It
 
 
 def _missing(vault_id: str, part: str, about: Mapping[str, str]) -> Defect:
-    mend = f"stop the owner (`knowledge stop`), then `knowledge repair --store {vault_id}`, or {_FROM_BACKUP}"
+    mend = f"stop the owner (`knowledge stop`), then `knowledge repair --store {vault_id} --yes`, or {_FROM_BACKUP}"
     if part == "manifest":
         mend = "mount or restore it, or take the vault as it is: `knowledge store adopt --yes`"
     return Defect("store_unavailable", f"A part of the store is gone: {part}.", mend, {**about, "missing": part})

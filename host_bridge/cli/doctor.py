@@ -194,7 +194,7 @@ def _mend_of(row: JsonObject) -> str:
     if row.get("code") == "store_unavailable":
         missing = row.get("missing")
         if isinstance(missing, list) and "database" in missing:
-            return f"`knowledge stop`, then `knowledge repair --store {vault}`, or restore a backup"
+            return f"`knowledge stop`, then `knowledge repair --store {vault} --yes`, or restore a backup"
         return f"mount or restore it, or name where it lies: `knowledge store relocate {vault} PATH`"
     return {
         "duplicate_identity": "move it away",
@@ -215,7 +215,7 @@ def quarantines(health: JsonObject) -> list[JsonObject]:
         reason, since = quarantine.get("reason"), quarantine.get("since")
         detail = f" ({quarantine['detail']})" if quarantine.get("detail") else ""
         damaged = "corruption" in str(reason)
-        repair = f"`knowledge stop`, then `knowledge repair --store {vault}`"
+        repair = f"`knowledge stop`, then `knowledge repair --store {vault} --yes`"
         found[vault] = {
             "code": "quarantined",
             "message": f"The store is out of service since {since}: {reason}{detail}.",

@@ -265,14 +265,15 @@ knowledge repair --dry-run                   say what it would do; change nothin
 It is the owner meanwhile: an idle background owner makes room, a busy one is named (end it with `knowledge stop`).
 PART makes a part anew whatever it looks like: catalogue, files, index, git, and with --store ID also database.
 
-database    a state.sqlite that is lost or damaged is set aside, and built anew from the vault; what that cannot bring
-            back is listed (history, receipts, approvals). Restoring a backup is better where there is one.
+database    a state.sqlite that is lost or damaged is set aside, and built anew from the vault, when you say --yes: what
+            that cannot bring back is listed (history, receipts, approvals). A backup is better where there is one.
 catalogue   the rows that lists and lookups read, from the files
 files       files that are missing, or hold only the beginning of their text, from history; an edit of yours is taken
             over and never replaced. With `files` every shortened file counts as damaged, without it only a broken one.
 index       keyword indexes that are damaged, or all
 git         a .git that is missing or damaged, from history; the old one is set aside
 
+  --yes                          build a lost database anew
   --json                         one compact line
 {_STATE}
 

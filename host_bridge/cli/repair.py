@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from storage.layout import Layout, StoreLayout
     from storage.repair import Part, Repaired
 
-_OPTIONS = {**STATE_DIR, "--store": True, "--dry-run": False, "--json": False}
+_OPTIONS = {**STATE_DIR, "--store": True, "--dry-run": False, "--yes": False, "--json": False}
 _PARTS = ("database", "catalogue", "files", "index", "git")
 _SHOWN = 20
 
@@ -45,7 +45,14 @@ def run(arguments: Sequence[str]) -> int:
 
     try:
         with progress(quiet=compact) as show:
-            result = _repair(state_dir(options), only, options.words, options.has("--dry-run"), show)
+            result = _repair(
+                state_dir(options),
+                only,
+                options.words,
+                show,
+                dry_run=options.has("--dry-run"),
+                yes=options.has("--yes"),
+            )
     except KnowledgeError as error:
         fields = dict(error.fields)
         return output.failure(OwnerError(error.code, error.message, error.retry, fields), compact=compact)
@@ -54,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _repair(
-    place: str, only: str | None, words: Sequence[str], dry_run: bool, show: Callable[[JsonObject], None]
+    place: str, only: str | None, words: Sequence[str], show: Callable[[JsonObject], None], *, dry_run: bool, yes: bool
 ) -> JsonObject:
     from pathlib import Path
 
@@ -79,14 +86,14 @@ def _repair(
                 show({**shown, "store": number, "stores": len(stores)})
 
             try:
-                done = repair.repair(store, vault_id, parts, dry_run=dry_run, report=report)
+                done = repair.repair(store, vault_id, parts, dry_run=dry_run, rebuild=yes, report=report)
             except KnowledgeError as error:
                 rows.append({"vaultId": vault_id, "refused": {"message": error.message, **error.to_data()}})
                 healthy = False
                 continue
             rows.append(done.to_json())
-            healthy = healthy and not done.findings and not (dry_run and done.changed)
-            if done.changed and not dry_run:
+            healthy = healthy and not done.findings and not (done.dry_run and done.changed)
+            if done.changed and not done.dry_run:
                 _note(layout, done)
     finally:
         lock.release()
@@ -138,7 +145,6 @@ def _note(layout: Layout, done: Repaired) -> None:
 
 
 def _in_words(result: JsonObject) -> str:
-    would = "would be " if result.get("dryRun") else ""
     lines: list[str] = []
     for row in rows_of(result, "stores"):
         lines.append(f"store {row.get('vaultId')}")
@@ -146,9 +152,12 @@ def _in_words(result: JsonObject) -> str:
         if isinstance(refused, dict):
             lines.append(f"  {refused.get('code')}: {refused.get('message')}")
             continue
+        would = "would be " if row.get("dryRun") else ""
         lines += _store(row, would)
         lines += [f"  {finding.get('code')}: {finding.get('message')} ({finding.get('path')})"
                   for finding in rows_of(row, "findings")[:_SHOWN]]  # fmt: skip
+        if row.get("lost") and row.get("dryRun") and not result.get("dryRun"):
+            lines.append("  nothing was done: if no backup is to be had, say so with --yes")
         if not row.get("changed") and not rows_of(row, "findings"):
             lines.append("  nothing to mend")
     return "\n".join(lines) or "There is no store; nothing to mend."

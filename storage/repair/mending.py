@@ -58,23 +58,27 @@ def repair(
     parts: Collection[Part] = (),
     *,
     dry_run: bool = False,
+    rebuild: bool = True,
     report: Callable[[Progress], None] = lambda progress: None,
     limits: ScanLimits | None = None,
     new_id: Callable[[], uuid.UUID] = uuid.uuid4,
 ) -> Repaired:
     """Put right what is wrong with one store; ``parts`` names the parts that are made anew whatever they look like.
 
-    Without ``parts`` only what is found wrong is touched. Raises ``StoreUnavailable`` (no vault, a link, another
-    store's halves, a newer format), ``StorageError``, and the fail-closed errors, which only a person may settle.
+    Without ``parts`` only what is found wrong is touched. Without ``rebuild`` a database that would have to be built
+    anew is left, and the answer is that of a dry run: what that loses is for a person to decide.
+
+    Raises ``StoreUnavailable`` (no vault, a link, another store's halves, a newer format), ``StorageError``, and the
+    fail-closed errors, which only a person may settle.
     """
     done = Repaired(vault_id, dry_run)
     try:
         with reported("mend the store"):
-            _repair(store, done, parts, report, limits or ScanLimits(), new_id)
+            _repair(store, done, parts, report, limits or ScanLimits(), new_id if rebuild else None)
     except StorageCorrupt as error:
         raise StoreUnavailable(
             f"The database turned out damaged on the way ({error}); build it anew: "
-            f"`knowledge repair --store {vault_id} database`.",
+            f"`knowledge repair --store {vault_id} database --yes`.",
             reason="damaged",
         ) from error
     except files.UnsafeFile as error:
@@ -88,7 +92,7 @@ def _repair(
     parts: Collection[Part],
     report: Callable[[Progress], None],
     limits: ScanLimits,
-    new_id: Callable[[], uuid.UUID],
+    new_id: Callable[[], uuid.UUID] | None,
 ) -> None:
     vault_id, dry_run = done.vault_id, done.dry_run
     report(Progress("examining", 0, 1, 0, 1))
@@ -97,7 +101,8 @@ def _repair(
         raise StoreUnavailable(f"The store cannot be mended here: {why}. Nothing was changed.", reason=state)
     if state in REBUILT or "database" in parts:
         done.database = state if state in REBUILT else "damaged"
-        if dry_run:
+        if dry_run or new_id is None:
+            done.dry_run = True
             what = f"{why or 'As you said'}: it would be set aside and built anew."
             done.find("database", store.state_database.name, what)
             return

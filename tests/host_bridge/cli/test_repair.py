@@ -40,7 +40,10 @@ def test_an_idle_owner_makes_room_and_a_lost_database_is_built_anew(real: Home) 
     (store_of(real) / "state.sqlite").write_bytes(b"\xff" * 50_000)
     planned = repaired(real, "--dry-run", status=6)
     assert (store_of(real) / "state.sqlite").read_bytes() == b"\xff" * 50_000
-    done = real.run("repair")
+    asked = real.run("repair")
+    assert (asked.returncode, b"say so with --yes" in asked.stdout) == (6, True)
+    assert (store_of(real) / "state.sqlite").read_bytes() == b"\xff" * 50_000
+    done = real.run("repair", "--yes")
     assert done.returncode == 0
     for words in (b"cannot bring back", b"receipts", b"approvals", b"what stays", b"the old one is kept as"):
         assert words in done.stdout

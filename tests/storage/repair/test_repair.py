@@ -190,6 +190,15 @@ def approved(desk: Desk, record_id: str) -> bool:
     return approval_counts(desk.session.publisher.db, PRIVATE, record_id, data)
 
 
+def test_without_a_persons_word_a_lost_database_is_left(tmp_path: Path) -> None:
+    layout = house(tmp_path)
+    overwritten(store_of(layout).state_database)
+    before = hashes(tmp_path)
+    left = repair.repair(store_of(layout), VAULT_ID, rebuild=False)
+    assert (left.dry_run, left.changed, left.database) == (True, True, "damaged")
+    assert hashes(tmp_path) == before
+
+
 def test_a_displaced_text_behind_a_staged_name_is_set_aside_with_the_database(tmp_path: Path) -> None:
     layout = house(tmp_path)
     store = store_of(layout)
