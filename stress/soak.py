@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -211,7 +212,7 @@ class Soak:
                     random.Random(f"editor/{seed}/{n}"),
                     0.3,
                     name,
-                    lambda shelf=private: self._vault(shelf) / "private",  # type: ignore[misc]
+                    partial(self._private, private),
                     self._ledger,
                 )
             )
@@ -219,7 +220,7 @@ class Soak:
                 GitUser(
                     random.Random(f"git/{seed}/{n}"),
                     2.0,
-                    lambda shelf=private: self._vault(shelf),  # type: ignore[misc]
+                    partial(self._vault, private),
                     self._environment,
                 )
             )
@@ -239,6 +240,9 @@ class Soak:
 
     def _vault(self, shelf: Shelf) -> Path:
         return self._state_dir / "knowledge" / "stores" / shelf.vault_id / "vault"
+
+    def _private(self, shelf: Shelf) -> Path:
+        return self._vault(shelf) / "private"
 
     # --- what happens to the owner ----------------------------------------------------------------------
 

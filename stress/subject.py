@@ -110,6 +110,7 @@ def main(arguments: Sequence[str]) -> int:
         from stress import mutants  # a run without one needs nothing of it
 
         mutants.apply(arguments[2])
+    # A partial in the place of a class: no type checker likes the plain assignment, and it is meant here alone.
     setattr(runtime, "Environment", functools.partial(Environment, observe=injector.at_message))  # noqa: B010
     threading.Thread(target=_obey, args=(descriptor, injector), name="control", daemon=True).start()
     with faults.installed(injector.at_point):
