@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import random
 from collections import Counter, defaultdict
@@ -17,6 +18,8 @@ from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, Too
 from stress.owner import Usage
 
 GRACE_SECONDS: Final = 0.25
+MACHINE_SECONDS: Final = 1.0
+"""At most so much of a late answer is the machine's, which had no processor for the owner."""
 SUCCESS_SHARE: Final = 0.90
 SAMPLED_REVISIONS: Final = 800
 SAMPLED_WORDS: Final = 60
@@ -57,6 +60,8 @@ class Evidence:
     """When the owner was killed or suspended on purpose, and when it was back."""
     lags: Sequence[tuple[float, float]]
     """When this process itself was held up, and for how long."""
+    waits: Sequence[tuple[float, float, float]]
+    """Spans in order, and how many seconds the two threads of the owner that waited most had no processor in each."""
     usages: Sequence[Usage]
     ended_by_itself: Sequence[str]
     repositories: Mapping[str, str | None]
@@ -83,12 +88,14 @@ def one_answer_each(evidence: Evidence) -> Verdict:
 
 
 def none_late(evidence: Evidence) -> Verdict:
+    """The machine's part is taken off: two threads of the owner bring an answer, and each may wait for a processor."""
     late = [
         op
         for op in evidence.ledger.operations
         if op.deadline is not None
         and op.code != "lost"
-        and op.ended > op.deadline + GRACE_SECONDS + _held_up(op, evidence.lags)
+        and op.ended > op.deadline + GRACE_SECONDS
+        and op.ended > op.deadline + GRACE_SECONDS + _held_up(op, evidence.lags) + _not_run(op, evidence.waits)
         and not _overlaps(op, evidence.outages, 0.5)
     ]
     return Verdict("no answer is later than its deadline", not late, f"{len(late)} late{_named(late)}")
@@ -437,6 +444,14 @@ def _overlaps(op: Operation, spans: Iterable[tuple[float, float]], slack: float)
 
 def _held_up(op: Operation, lags: Iterable[tuple[float, float]]) -> float:
     return max((lag for at, lag in lags if op.began <= at <= op.ended + lag + 1.0), default=0.0)
+
+
+def _not_run(op: Operation, waits: Sequence[tuple[float, float, float]]) -> float:
+    """Seconds between the deadline and the answer in which the owner's threads were ready and had no processor."""
+    assert op.deadline is not None
+    first = max(0, bisect.bisect_right(waits, (op.deadline, 0.0, 0.0)) - 1)
+    last = bisect.bisect_right(waits, (op.ended, FOREVER, FOREVER))
+    return min(MACHINE_SECONDS, sum(waited for _, end, waited in waits[first:last] if end > op.deadline))
 
 
 def _judged(name: str, what: str, wrong: Sequence[str]) -> Verdict:

@@ -148,7 +148,7 @@ def _deadline_ignored() -> None:
 
     def submit(self: Runtime, call: Whatever) -> Whatever:
         if call.deadline.remaining() < 31.0:
-            time.sleep(0.4)
+            time.sleep(3.0)
         return original(self, call)
 
     _put(Runtime, "submit", submit)

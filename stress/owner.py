@@ -141,6 +141,14 @@ class Owner:
             return None  # it has ended and waits to be reaped
         return Usage(time.monotonic(), int(numbers["Threads"][1]), descriptors, int(numbers["VmRSS"][1]) * 1024)
 
+    def waits(self) -> dict[int, int]:
+        """Nanoseconds that each of its threads has been ready to run and had no processor, by thread."""
+        found = {}
+        for task in Path(f"/proc/{self.pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                found[int(task.parent.name)] = int(task.read_text().split()[1])
+        return found
+
     def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(START_SECONDS)

@@ -30,6 +30,7 @@ KILL_EVERY: Final = 6
 WATCH_SECONDS: Final = 0.1
 SETTLERS: Final = 8
 LOOK_SECONDS: Final = 2.0
+WAITS_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Soak:
         self._shelves: dict[Caller, Shelf] = {}
         self._outages: list[tuple[float, float]] = []
         self._lags: list[tuple[float, float]] = []
+        self._waits: list[tuple[float, float, float]] = []
         self._usages: list[Usage] = []
         self._ended: list[str] = []
         self._doors: list[Door] = []
@@ -100,8 +102,9 @@ class Soak:
             self._introduce()
             clients = self._clients()
             outsiders = self._outsiders()
-            with ThreadPoolExecutor(len(clients) + len(outsiders) + 3, thread_name_prefix="stress") as pool:
+            with ThreadPoolExecutor(len(clients) + len(outsiders) + 4, thread_name_prefix="stress") as pool:
                 surgery, heartbeat = pool.submit(self._surgery, stop), pool.submit(self._heartbeat, over)
+                machine = pool.submit(self._watch_machine, over)
                 others = [pool.submit(outsider.run, stop) for outsider in outsiders]
                 working = [pool.submit(client.run, stop, self._settings.calls) for client in clients]
                 try:
@@ -118,6 +121,7 @@ class Soak:
                     stop.set()
                     over.set()
                 heartbeat.result()
+                machine.result()
             verdicts = []
             for judge in judges:
                 self._say(judge.__name__.replace("_", " "))
@@ -311,6 +315,16 @@ class Soak:
             if lag > 0.03:
                 self._lags.append((before, lag))
 
+    def _watch_machine(self, over: threading.Event) -> None:
+        """Note how long the owner's threads were ready to run and had no processor: that is the machine's doing."""
+        start, before = time.monotonic(), self._owner.waits()
+        while not over.wait(WAITS_SECONDS):
+            end, after = time.monotonic(), self._owner.waits()
+            most = sorted((after[thread] - before.get(thread, 0) for thread in after), reverse=True)[:2]
+            if any(most):
+                self._waits.append((start, end, sum(most) / 1e9))
+            start, before = end, after
+
     # --- afterwards -------------------------------------------------------------------------------------
 
     def _rest(self, clients: Sequence[Client]) -> Evidence:
@@ -339,6 +353,7 @@ class Soak:
             closed=frozenset(caller for callers in self._callers for caller in callers[2::2]),
             outages=self._outages,
             lags=self._lags,
+            waits=self._waits,
             usages=self._usages,
             ended_by_itself=self._ended,
             repositories={
