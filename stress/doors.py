@@ -115,7 +115,10 @@ class StreamDoor:
                     return None, (0, 0)
                 continue
             place = (self._connection, self._received - len(self._rest))
-            message = json.loads(line)
+            try:
+                message = json.loads(line)
+            except ValueError:
+                return {"error": {"message": "the answer cannot be read"}}, place
             if not isinstance(message, dict) or "id" not in message:
                 continue
             found = message["id"]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import bisect
 import hashlib
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from messages.json_types import JsonObject
 from stress.aftermath import Inspector, OnDisk, Row, first_lines
-from stress.clients import written_records
 from stress.ledger import Access, Caller, Edit, Ledger, Operation
 from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, TooHard, linearizable
 from stress.owner import Usage
@@ -23,7 +22,9 @@ MACHINE_SECONDS: Final = 1.0
 SUCCESS_SHARE: Final = 0.90
 SAMPLED_REVISIONS: Final = 800
 SAMPLED_WORDS: Final = 60
-GROWTH_SAMPLES: Final = 8
+THREADS_MORE: Final = 16
+DESCRIPTORS_MORE: Final = 120
+_HAND: Final = re.compile(rb"hand[0-9a-f]{16}")
 UNAVAILABLE: Final = frozenset(
     {"busy", "restarting", "store_unavailable", "internal", "deadline", "lost", "no_answer", "storage_error",
      "store_opening", "stopping", "publication_pending", "scan_incomplete", "quarantined", "index_unavailable"}
@@ -62,7 +63,8 @@ class Evidence:
     """When this process itself was held up, and for how long."""
     waits: Sequence[tuple[float, float, float]]
     """Spans in order, and how many seconds the two threads of the owner that waited most had no processor in each."""
-    usages: Sequence[Usage]
+    rest: tuple[Usage | None, Usage | None]
+    """What the owner held before anybody worked, and after everybody had left."""
     ended_by_itself: Sequence[str]
     repositories: Mapping[str, str | None]
     chance: random.Random = field(default_factory=lambda: random.Random(0))
@@ -122,10 +124,10 @@ def acknowledged_writes_stay(evidence: Evidence) -> Verdict:
     requests = {row.request_id for rows in evidence.histories.values() for row in rows}
     checked, wrong = 0, list[str]()
     for op in evidence.ledger.operations:
-        if op.receipt is None or _nothing_written(op):
+        if op.receipt is None or op.receipt.nothing:
             continue
         checked += 1
-        named = written_records(op.receipt)
+        named = op.receipt.records
         missing = [record for record, _, content in named if (op.request_id, record, content) not in kept]
         if missing or (not named and op.request_id not in requests and op.tool != "knowledge_attach"):
             wrong.append(f"{op.tool} {op.request_id}")
@@ -165,7 +167,7 @@ def one_effect_a_request(evidence: Evidence) -> Verdict:
     receipts = defaultdict[tuple[str | None, Caller], set[str]](set)
     for op in evidence.ledger.operations:
         if op.receipt is not None and op.caller.conversation is None:
-            receipts[op.request_id, op.caller].add(repr(sorted(_lasting(op.receipt).items())))
+            receipts[op.request_id, op.caller].add(op.receipt.digest)
     wrong += [f"two receipts of {request}" for (request, _), found in receipts.items() if len(found) > 1]
     return _judged("no request has two effects", f"{total} requests", wrong)
 
@@ -218,18 +220,25 @@ def no_edit_is_lost(evidence: Evidence) -> Verdict:
     """Each word that a person wrote stands in a file, or in a revision of the record that the file was."""
     wrong, checked = [], 0
     for store, files in evidence.files.items():
-        everything = b"\n".join(file.text for file in files)
+        there = {token for file in files for token in _HAND.findall(file.text)}
         rows = defaultdict[str, list[Row]](list)
+        texts = set[tuple[str, str | None]]()
         for row in evidence.histories[f"{store}/private"]:
             if row.record is not None:
                 rows[row.record].append(row)
+                texts.add((row.record, row.content))
         # What a person took away themselves, before anybody had looked, is nobody's loss.
         removed = {edit.record for edit in evidence.ledger.edits if edit.store == store and edit.deed == "remove"}
         for edit in evidence.ledger.edits:
             if edit.store != store or edit.token is None:
                 continue
             checked += 1
-            if edit.token.encode() in everything or edit.record in removed or _in_history(evidence, edit, rows):
+            if edit.token.encode() in there or edit.record in removed:
+                continue
+            # The very text is a revision, and that those hold their bytes is judged elsewhere: asking takes long.
+            if edit.record is not None and (edit.record, edit.content) in texts:
+                continue
+            if _in_history(evidence, edit, rows):
                 continue
             wrong.append(f"{edit.token} in {edit.path.rsplit('/', 1)[-1]}")
     return _judged("no edit by hand is lost", f"{checked} edits", wrong)
@@ -274,11 +283,11 @@ def nothing_after_a_revocation(evidence: Evidence) -> Verdict:
             connection, bytes_then = op.place
             arrived_later = connection not in change.arrived or bytes_then > change.arrived[connection]
             if arrived_later and op.secrets & private:
-                wrong.append(f"{op.tool} showed a private record")
+                wrong.append(f"{op.caller.partition} saw a private record by {op.tool}")
             saved = op.request_id is not None and (f"{op.caller.store}/private", op.request_id) in requests
             # Asked for while it was let in, it may have been saved then, whatever a repetition is answered.
             if asked[op.request_id] > change.ended and saved:
-                wrong.append(f"{op.tool} saved into the private partition")
+                wrong.append(f"{op.caller.partition} saved into the private partition by {op.tool} {op.request_id}")
     return _judged("nothing private after a revocation", f"{checked} revocations", wrong)
 
 
@@ -318,13 +327,21 @@ def the_process_survives(evidence: Evidence) -> Verdict:
 
 
 def nothing_grows(evidence: Evidence) -> Verdict:
-    """Threads and descriptors at the end are at most those in the middle of the run, and a few."""
-    if len(evidence.usages) < GROWTH_SAMPLES:
-        return Verdict("no thread or descriptor is left", True, "not measured: the run was too short")
-    first, last = evidence.usages[len(evidence.usages) // 2], evidence.usages[-1]
-    kept = last.threads <= first.threads + 16 and last.descriptors <= first.descriptors + 120
-    detail = f"threads {first.threads} to {last.threads}, descriptors {first.descriptors} to {last.descriptors}"
-    return Verdict("no thread or descriptor is left", kept, f"{detail}, {last.resident >> 20} MiB")
+    """Threads and descriptors after all have left are those before anybody came, and a few."""
+    name = "no thread or descriptor is left"
+    before, after = evidence.rest
+    if before is None or after is None:
+        return Verdict(name, False, "the owner could not be looked at")
+    detail = (
+        f"threads {before.threads} to {after.threads}, descriptors {before.descriptors} to {after.descriptors}, "
+        f"{after.resident >> 20} MiB"
+    )
+    return Verdict(name, not grown(before, after), detail)
+
+
+def grown(before: Usage, after: Usage) -> bool:
+    """Whether more is held than the stores and the partitions that were opened explain."""
+    return after.threads > before.threads + THREADS_MORE or after.descriptors > before.descriptors + DESCRIPTORS_MORE
 
 
 JUDGES: Final[Mapping[str, Judge]] = {
@@ -422,16 +439,6 @@ def _tokens(files: Sequence[OnDisk]) -> dict[str, set[str]]:
     return found
 
 
-def _nothing_written(op: Operation) -> bool:
-    """A rejection is an answer to a write that wrote nothing."""
-    return op.receipt is not None and op.receipt.get("state") in ("rejected", "conflict", "pending", "unchanged")
-
-
-def _lasting(receipt: JsonObject) -> JsonObject:
-    """What stays the same for ever: the Git commit of a write is made later, and the receipt then names it."""
-    return {key: value for key, value in receipt.items() if key != "git"}
-
-
 def _asked_for(op: Operation) -> bool:
     """A call that was cancelled, or that was given no time."""
     tight = op.deadline is not None and op.deadline - op.began < 1.0
@@ -460,5 +467,6 @@ def _judged(name: str, what: str, wrong: Sequence[str]) -> Verdict:
 
 def _named(operations: Sequence[Operation]) -> str:
     return first_lines(
-        f"{tool} ({code}) {n}x" for (tool, code), n in Counter((op.tool, op.code) for op in operations).items()
+        f"{tool} by {door} ({code}) {n}x"
+        for (tool, door, code), n in Counter((op.tool, op.door, op.code) for op in operations).most_common()
     )

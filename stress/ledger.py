@@ -38,8 +38,19 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a write was answered: id, revision and hash of each record, whether it says that nothing was written, and
+    a digest of all in it that must stay the same."""
+
+    records: tuple[tuple[str, int, str], ...]
+    nothing: bool
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
-    """One call. ``code`` is ``ok`` or the error's; of an answer only what a checker needs is kept."""
+    """One call. ``code`` is ``ok`` or the error's. Of ``arguments`` and answers only what a judge needs is kept, so
+    that hours fit into memory: all arguments only while the write may have to be sent again."""
 
     number: int
     client: str
@@ -52,8 +63,8 @@ class Operation:
     deadline: float | None
     code: str
     retry: str
-    receipt: JsonObject | None = None
-    """The result of a call with a request id."""
+    receipt: Receipt | None = None
+    """Of a call with a request id that was answered ``ok``."""
     sight: Sight | None = None
     secrets: frozenset[str] = frozenset()
     """The secrets that the answer held."""

@@ -162,7 +162,7 @@ def _answered_twice() -> None:
     _put(
         jsonrpc,
         "result_line",
-        lambda request, result: original(request, result) * (2 if next(turn) % 50 == 0 else 1),
+        lambda request, result: b"\n".join([original(request, result)] * (2 if next(turn) % 50 == 0 else 1)),
     )
 
 
@@ -171,7 +171,8 @@ def _answer_lost() -> None:
 
     original = jsonrpc.result_line
     turn = itertools.count(1)
-    _put(jsonrpc, "result_line", lambda request, result: b"" if next(turn) % 200 == 0 else original(request, result))
+    nothing = jsonrpc.notification_line("nothing", {})
+    _put(jsonrpc, "result_line", lambda request, result: original(request, result) if next(turn) % 200 else nothing)
 
 
 def _wrong_bytes() -> None:
@@ -224,7 +225,7 @@ def _threads_leak() -> None:
     turn = itertools.count(1)
 
     def submit(self: Runtime, call: Whatever) -> Whatever:
-        if next(turn) % 20 == 0:
+        if next(turn) % 5 == 0:
             threading.Thread(target=threading.Event().wait, name="left behind", daemon=True).start()
         return original(self, call)
 
@@ -235,10 +236,11 @@ def _checkpoint_skips_files() -> None:
     from storage.git import _stream
 
     original = _stream.encode
+    turn = itertools.count()
 
     def encode(checkpoints: Sequence[Whatever], *arguments: Whatever, **named: Whatever) -> Whatever:
         return original(
-            [replace(one, changes=one.changes[1:]) if n % 2 else one for n, one in enumerate(checkpoints)],
+            [replace(one, changes=one.changes[1:]) if next(turn) % 2 else one for one in checkpoints],
             *arguments,
             **named,
         )
@@ -295,7 +297,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         "a repeated request is carried out again", ("one_effect_a_request",), _replay_runs_twice
     ),
     "read-is-stale": Mutant("a record is read as it was first", ("records_are_linearizable",), _read_is_stale),
-    "threads-leak": Mutant("every twentieth call leaves a thread behind", ("nothing_grows",), _threads_leak),
+    "threads-leak": Mutant("every fifth call leaves a thread behind", ("nothing_grows",), _threads_leak),
     "wrong-bytes": Mutant("history gives back other bytes", ("revisions_hold_their_bytes",), _wrong_bytes),
 }
 """By name, in the order of their names."""

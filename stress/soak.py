@@ -19,7 +19,7 @@ from stress.aftermath import Inspector
 from stress.clients import Client
 from stress.doors import Door, McpDoor, ShellDoor, SocketDoor, StreamDoor
 from stress.injuries import plan
-from stress.judges import JUDGES, Evidence, Judge, Verdict
+from stress.judges import JUDGES, Evidence, Judge, Verdict, grown
 from stress.ledger import Caller, Ledger, Struck
 from stress.outsiders import Configurer, Editor, GitUser, Granter, Outsider
 from stress.owner import Owner, Usage
@@ -31,6 +31,7 @@ WATCH_SECONDS: Final = 0.1
 SETTLERS: Final = 8
 LOOK_SECONDS: Final = 2.0
 WAITS_SECONDS: Final = 0.1
+REST_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Soak:
         try:
             self._owner.start()
             self._introduce()
+            idle = self._owner.usage()
             clients = self._clients()
             outsiders = self._outsiders()
             with ThreadPoolExecutor(len(clients) + len(outsiders) + 4, thread_name_prefix="stress") as pool:
@@ -116,7 +118,7 @@ class Soak:
                     for outsider in outsiders:
                         outsider.leave()
                     self._say("settling")
-                    evidence = self._rest(clients)
+                    evidence = self._rest(clients, idle)
                 finally:
                     stop.set()
                     over.set()
@@ -327,7 +329,7 @@ class Soak:
 
     # --- afterwards -------------------------------------------------------------------------------------
 
-    def _rest(self, clients: Sequence[Client]) -> Evidence:
+    def _rest(self, clients: Sequence[Client], idle: Usage | None) -> Evidence:
         door = self._door()
         inspector = Inspector(door)
         self._shut_out(inspector)
@@ -335,7 +337,6 @@ class Soak:
         owners = {callers[0].store: callers[0] for callers in reversed(self._callers)}
         for caller in owners.values():
             inspector.idle(caller)
-        self._look()
         histories = {
             caller.partition: inspector.history(caller)
             for caller in {caller.partition: caller for callers in self._callers for caller in callers}.values()
@@ -354,12 +355,25 @@ class Soak:
             outages=self._outages,
             lags=self._lags,
             waits=self._waits,
-            usages=self._usages,
+            rest=(idle, self._at_rest(idle)),
             ended_by_itself=self._ended,
             repositories={
                 store: aftermath.repository_problem(vault, self._environment) for store, vault in vaults.items()
             },
         )
+
+    def _at_rest(self, idle: Usage | None) -> Usage | None:
+        """What the owner holds when every client has gone; it gets a while to notice."""
+        for door in self._doors:
+            door.leave()
+        until = time.monotonic() + REST_SECONDS
+        while True:
+            usage = self._owner.usage()
+            if usage is not None:
+                self._usages.append(usage)
+            if usage is None or idle is None or not grown(idle, usage) or time.monotonic() >= until:
+                return usage
+            time.sleep(0.1)
 
     def _settle(self, clients: Sequence[Client]) -> None:
         """Everybody sends their uncertain writes again, through doors that only wait for them."""

@@ -321,8 +321,7 @@ def test_an_edit_outside_costs_one_reading_of_one_file(stores: tuple[Warm, Warm]
 
 def test_a_batch_costs_less_than_four_times_one_claim_in_everything_that_waits(stores: tuple[Warm, Warm]) -> None:
     one, *batches = (
-        stores[0].counts(WRITES[name])
-        for name in ("one claim", "twenty claims", "a batch of a page and twenty claims")
+        stores[0].counts(WRITES[name]) for name in ("one claim", "twenty claims", "a batch of a page and twenty claims")
     )
     for batch in batches:
         for waiting in ("accept.commit", "settle.commit", "manifest.place", "watch.read", "open.manifest"):

@@ -1,0 +1,346 @@
+"""Each judge of a run: what it accepts, and what it objects to, from ledgers made by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from messages.json_types import JsonObject
+from stress import judges
+from stress.aftermath import Inspector, OnDisk, Row
+from stress.judges import JUDGES, Evidence, Judge
+from stress.ledger import Access, Caller, Edit, Ledger, Operation, Receipt, Sight, Struck
+from stress.owner import Usage
+
+OWNER = Caller("ana", "store0")
+TALK = Caller("ana", "store0", "talk")
+CLOSED = Caller("ana", "store0", "closed")
+STRANGER = Caller("ben", "store1")
+RECORD = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+SECRETS = {
+    "secret-aaaaaaaaaaaa": "store0/private",
+    "secret-bbbbbbbbbbbb": "store0/talk",
+    "secret-cccccccccccc": "store1/private",
+}
+_numbers = itertools.count()
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Told(Inspector):
+    """An inspector that was told what the store says."""
+
+    def __init__(
+        self,
+        texts: Mapping[tuple[str, int], str] | None = None,
+        listed: set[tuple[str, str]] | None = None,
+        found: Mapping[str, set[str]] | None = None,
+    ) -> None:
+        self._texts = texts or {}
+        self._listed = listed or set()
+        self._found = found or {}
+
+    def revision(self, caller: Caller, record: str, sequence: int) -> str:
+        return self._texts.get((record, sequence), "")
+
+    def records(self, caller: Caller) -> set[tuple[str, str]]:
+        return self._listed
+
+    def found(self, caller: Caller, word: str) -> set[str]:
+        return self._found.get(word, set())
+
+
+def call(
+    began: float = 0.0,
+    ended: float | None = None,
+    *,
+    code: str = "ok",
+    caller: Caller = OWNER,
+    tool: str = "knowledge_record",
+    arguments: JsonObject | None = None,
+    deadline: float | None = None,
+    receipt: Receipt | None = None,
+    sight: Sight | None = None,
+    secrets: frozenset[str] = frozenset(),
+    place: tuple[int, int] = (1, 100),
+    cancelled: bool = False,
+) -> Operation:
+    return Operation(
+        next(_numbers),
+        caller.agent,
+        "socket",
+        caller,
+        tool,
+        arguments or {},
+        began,
+        began + 1 if ended is None else ended,
+        deadline,
+        code,
+        "never",
+        receipt,
+        sight,
+        secrets,
+        place,
+        cancelled,
+    )
+
+
+def written(request: str, began: float, content: str = "h1", record: str = RECORD, **more: str) -> Operation:
+    receipt = Receipt(((record, 1, content),), nothing=False, digest=more.get("digest", f"{request} {content}"))
+    return call(began, tool="knowledge_save_page", arguments={"requestId": request}, receipt=receipt)
+
+
+def row(sequence: int, request: str | None, content: str | None = "h1", record: str | None = RECORD) -> Row:
+    return Row(sequence, request, record, content, "ana")
+
+
+def evidence(
+    *entries: Operation | Edit | Access | Struck,
+    rows: Sequence[Row] = (),
+    files: Sequence[OnDisk] = (),
+    told: Inspector | None = None,
+    histories: Mapping[str, Sequence[Row]] | None = None,
+    surplus: int = 0,
+) -> Evidence:
+    ledger = Ledger()
+    for entry in entries:
+        ledger.add(entry)
+    ledger.count_surplus(surplus)
+    usage = Usage(0.0, 20, 60, 1 << 26)
+    return Evidence(
+        ledger=ledger,
+        inspector=told or Told(),
+        owners={"store0": OWNER},
+        histories=histories or {"store0/private": rows},
+        files={"store0": files},
+        secrets=SECRETS,
+        closed=frozenset({CLOSED}),
+        outages=[],
+        lags=[],
+        waits=[],
+        rest=(usage, usage),
+        ended_by_itself=[],
+        repositories={"store0": None},
+    )
+
+
+def file(text: str, record: str = RECORD) -> OnDisk:
+    return OnDisk(record, hash_of(text), text.encode())
+
+
+def edit(began: float, content: str | None, *, token: str | None = None, deed: str = "by rename") -> Edit:
+    assert deed in ("in place", "by rename", "remove", "add", "rename")
+    return Edit(deed, "store0", "notes/a.md", RECORD, token, content, began, began + 1)  # type: ignore[arg-type]
+
+
+def access(granted: str | None, began: float, arrived: dict[int, int] | None = None) -> Access:
+    return Access("ana", "talk", granted, began, began + 1, arrived or {})
+
+
+TOKEN = "hand0123456789abcdef"
+WORD = "0123456789abcdef"
+PAGE = f"---\nid: {RECORD}\n---\n\nThe frost needs compost, {WORD}.\n"
+WITHDRAWN = f'---\nid: {RECORD}\nlifecycle: "withdrawn"\n---\n\n{WORD}\n'
+REQUEST: JsonObject = {"requestId": "r1"}
+
+ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
+    judges.one_answer_each: [
+        lambda: evidence(call(), call(code="denied")),
+        lambda: replace(evidence(call(5, code="lost")), outages=[(5.5, 7)]),
+    ],
+    judges.none_late: [
+        lambda: evidence(call(0, 10.2, deadline=10), call(0, 99, deadline=None)),
+        lambda: replace(evidence(call(0, 12, deadline=10)), outages=[(9, 11)]),
+        lambda: replace(evidence(call(0, 10.7, deadline=10)), lags=[(9.9, 0.5)]),
+        lambda: replace(evidence(call(0, 10.7, deadline=10)), waits=[(8.0, 10.0, 9.0), (10.0, 10.6, 0.5)]),
+    ],
+    judges.enough_succeed: [
+        lambda: evidence(*(call() for _ in range(9)), call(code="busy")),
+        lambda: evidence(call(code="stale_fence"), call(code="not_found"), call(code="deadline", deadline=0.05)),
+        lambda: evidence(call(code="deadline", cancelled=True)),
+        lambda: replace(evidence(call(), call(5, code="restarting")), outages=[(5, 6)]),
+        lambda: evidence(call(), call(code="internal"), Struck("lane crashes", "lane", 0.5)),
+    ],
+    judges.acknowledged_writes_stay: [
+        lambda: evidence(written("r1", 0), rows=[row(1, "r1")]),
+        lambda: evidence(call(arguments=REQUEST, receipt=Receipt((), nothing=True, digest=""))),
+        lambda: evidence(call(arguments=REQUEST, receipt=Receipt((), nothing=False, digest="")), rows=[row(1, "r1")]),
+    ],
+    judges.revisions_hold_their_bytes: [
+        lambda: evidence(rows=[row(1, "r1", hash_of("text"))], told=Told(texts={(RECORD, 1): "text"})),
+        lambda: evidence(rows=[row(1, "r1", None)]),
+    ],
+    judges.one_effect_a_request: [
+        lambda: evidence(
+            written("r1", 0), written("r1", 5), rows=[row(1, "r1"), row(1, "r1", "h2", OTHER), row(2, "r2")]
+        ),
+    ],
+    judges.history_follows_time: [
+        lambda: evidence(written("r1", 0), written("r2", 5), rows=[row(1, "r1"), row(2, "r2")]),
+        lambda: evidence(written("r1", 0), written("r2", 0.5), rows=[row(1, "r2"), row(2, "r1")]),
+    ],
+    judges.records_are_linearizable: [
+        lambda: evidence(written("r1", 0), call(2, sight=Sight(RECORD, "h1")), rows=[row(1, "r1")]),
+        lambda: evidence(
+            written("r1", 0), edit(2, "h2"), call(4, sight=Sight(RECORD, "h2")), rows=[row(1, "r1"), row(2, None, "h2")]
+        ),
+    ],
+    judges.no_edit_is_lost: [
+        lambda: evidence(edit(0, "h2", token=TOKEN), files=[file(f"text {TOKEN}")]),
+        lambda: evidence(edit(0, "h2", token=TOKEN), rows=[row(1, None, "h2")]),
+        lambda: evidence(
+            edit(0, "h2", token=TOKEN), rows=[row(1, None, "h3")], told=Told(texts={(RECORD, 1): f"text {TOKEN}"})
+        ),
+        lambda: evidence(edit(0, "h2", token=TOKEN), edit(3, None, deed="remove")),
+    ],
+    judges.nothing_crosses_partitions: [
+        lambda: evidence(call(secrets=frozenset({"secret-aaaaaaaaaaaa"}))),
+        lambda: evidence(call(caller=TALK, secrets=frozenset({"secret-aaaaaaaaaaaa"}))),
+        lambda: evidence(call(secrets=frozenset({"secret-999999999999"}))),
+    ],
+    judges.nothing_after_a_revocation: [
+        lambda: evidence(
+            access(None, 10), call(12, caller=TALK, secrets=frozenset({"secret-bbbbbbbbbbbb"})), access("read", 20)
+        ),
+        lambda: evidence(access(None, 10), access("read", 11), call(12, caller=TALK, secrets=frozenset(SECRETS))),
+        # It had arrived before the revocation was answered, and was only read later.
+        lambda: evidence(access(None, 10, {1: 100}), call(9, 12, caller=TALK, secrets=frozenset(SECRETS))),
+        # Saved before, and only repeated after.
+        lambda: evidence(
+            call(5, caller=TALK, arguments=REQUEST),
+            access(None, 10),
+            call(12, caller=TALK, arguments=REQUEST),
+            rows=[row(1, "r1")],
+        ),
+    ],
+    judges.catalogue_equals_files: [
+        lambda: evidence(files=[file(PAGE)], told=Told(listed={(RECORD, hash_of(PAGE)[:16])})),
+    ],
+    judges.index_equals_files: [
+        lambda: evidence(files=[file(PAGE)], told=Told(found={WORD: {RECORD}})),
+        lambda: evidence(files=[file(WITHDRAWN)]),
+    ],
+    judges.repositories_are_sound: [lambda: evidence()],
+    judges.the_process_survives: [lambda: replace(evidence(), outages=[(1, 2)])],
+    judges.nothing_grows: [
+        lambda: evidence(),
+        lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 30, 160, 0))),
+    ],
+}
+
+OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
+    judges.one_answer_each: [
+        lambda: evidence(call(code="no_answer")),
+        lambda: evidence(call(code="lost")),
+        lambda: evidence(call(code="protocol_error")),
+        lambda: evidence(call(), surplus=1),
+    ],
+    judges.none_late: [
+        lambda: evidence(call(0, 10.5, deadline=10)),
+        lambda: replace(evidence(call(0, 12, deadline=10)), waits=[(10.0, 12.0, 60.0)]),
+        lambda: replace(evidence(call(0, 10.7, deadline=10)), waits=[(8.0, 10.0, 9.0)], lags=[(-3.0, 0.5)]),
+    ],
+    judges.enough_succeed: [
+        lambda: evidence(*(call() for _ in range(8)), call(code="busy"), call(code="restarting")),
+        lambda: evidence(call(code="deadline", deadline=10)),
+    ],
+    judges.acknowledged_writes_stay: [
+        lambda: evidence(written("r1", 0)),
+        lambda: evidence(written("r1", 0), rows=[row(1, "r1", "h2")]),
+        lambda: evidence(written("r1", 0), rows=[row(1, "r2")]),
+        lambda: evidence(call(arguments=REQUEST, receipt=Receipt((), nothing=False, digest=""))),
+    ],
+    judges.revisions_hold_their_bytes: [
+        lambda: evidence(rows=[row(1, "r1", hash_of("text"))], told=Told(texts={(RECORD, 1): "text "})),
+    ],
+    judges.one_effect_a_request: [
+        lambda: evidence(rows=[row(1, "r1"), row(2, "r1")]),
+        lambda: evidence(written("r1", 0, digest="one"), written("r1", 5, digest="another"), rows=[row(1, "r1")]),
+    ],
+    judges.history_follows_time: [
+        lambda: evidence(written("r1", 0), written("r2", 5), rows=[row(1, "r2"), row(2, "r1")]),
+    ],
+    judges.records_are_linearizable: [
+        lambda: evidence(written("r1", 0), call(2, sight=Sight(RECORD, None)), rows=[row(1, "r1")]),
+        lambda: evidence(
+            written("r1", 0),
+            written("r2", 2, "h2"),
+            call(4, sight=Sight(RECORD, "h1")),
+            rows=[row(1, "r1"), row(2, "r2", "h2")],
+        ),
+        lambda: evidence(
+            written("r1", 0),
+            call(2, code="stale_fence", arguments={"requestId": "r2", "id": RECORD, "expectedHash": "h1"}),
+            rows=[row(1, "r1")],
+        ),
+        lambda: evidence(
+            written("r1", 0),
+            call(2, arguments={"requestId": "r2", "id": RECORD, "expectedHash": "h0"}),
+            rows=[row(1, "r1"), row(2, "r2", "h2")],
+        ),
+    ],
+    judges.no_edit_is_lost: [
+        lambda: evidence(edit(0, "h2", token=TOKEN), files=[file("text")], rows=[row(1, "r1")]),
+    ],
+    judges.nothing_crosses_partitions: [
+        lambda: evidence(call(secrets=frozenset({"secret-cccccccccccc"}))),
+        lambda: evidence(call(caller=CLOSED, secrets=frozenset({"secret-aaaaaaaaaaaa"}))),
+        lambda: evidence(call(caller=STRANGER, secrets=frozenset({"secret-bbbbbbbbbbbb"}))),
+    ],
+    judges.nothing_after_a_revocation: [
+        lambda: evidence(access(None, 10), call(12, caller=TALK, secrets=frozenset({"secret-aaaaaaaaaaaa"}))),
+        lambda: evidence(access(None, 10, {1: 99}), call(9, 12, caller=TALK, secrets=frozenset(SECRETS))),
+        lambda: evidence(access(None, 10), call(12, caller=TALK, arguments=REQUEST), rows=[row(1, "r1")]),
+    ],
+    judges.catalogue_equals_files: [
+        lambda: evidence(files=[file(PAGE)]),
+        lambda: evidence(told=Told(listed={(RECORD, hash_of(PAGE)[:16])})),
+        lambda: evidence(files=[file(PAGE)], told=Told(listed={(RECORD, hash_of("earlier")[:16])})),
+    ],
+    judges.index_equals_files: [
+        lambda: evidence(files=[file(PAGE)]),
+        lambda: evidence(files=[file(PAGE)], told=Told(found={WORD: {RECORD, OTHER}})),
+    ],
+    judges.repositories_are_sound: [
+        lambda: replace(evidence(), repositories={"store0": "git fsck: missing blob"}),
+    ],
+    judges.the_process_survives: [lambda: replace(evidence(), ended_by_itself=["ended after 3 injuries"])],
+    judges.nothing_grows: [
+        lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 37, 60, 0))),
+        lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 20, 181, 0))),
+        lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), None)),
+    ],
+}
+
+
+def test_every_judge_is_judged() -> None:
+    assert set(ACCEPTED) == set(OBJECTED) == set(JUDGES.values())
+
+
+@pytest.mark.parametrize(
+    ("judge", "made"),
+    [pytest.param(judge, made, id=judge.__name__) for judge, cases in ACCEPTED.items() for made in cases],
+)
+def test_a_judge_accepts_what_keeps_its_promise(judge: Judge, made: Callable[[], Evidence]) -> None:
+    verdict = judge(made())
+    assert verdict.kept, verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("judge", "made"),
+    [pytest.param(judge, made, id=judge.__name__) for judge, cases in OBJECTED.items() for made in cases],
+)
+def test_a_judge_objects_to_what_breaks_its_promise(judge: Judge, made: Callable[[], Evidence]) -> None:
+    assert not judge(made()).kept
+
+
+def test_a_judge_says_what_it_objects_to() -> None:
+    verdict = judges.acknowledged_writes_stay(evidence(written("r1", 0)))
+    assert verdict.detail == "1 receipts, 1 wrong; knowledge_save_page r1"
