@@ -1,0 +1,323 @@
+"""The stress harness itself: what it plans, how it strikes, what it says, and that it is able to fail."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Final, get_type_hints
+
+import pytest
+
+from stress import __main__ as command
+from stress import report
+from stress.injuries import ERRNOS, HELPERS, MESSENGERS, Injury, plan
+from stress.judges import JUDGES, Verdict
+from stress.ledger import Caller, Edit, Ledger, Operation, Struck
+from stress.mutants import MUTANTS, caught
+from stress.soak import Result, Settings
+from stress.subject import InjectedDefect, Injector
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SETTINGS: Final = Settings(seed=3, seconds=1.0, agents=2, conversations=2, stores=1, spacing=0.0)
+
+
+# --- the plan of injuries ---------------------------------------------------------------------------------
+
+
+def test_a_seed_decides_the_injuries_and_their_order() -> None:
+    first, again, other = (list(itertools.islice(plan(seed), 200)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_kind_of_injury_comes_again_and_again(seed: int) -> None:
+    injuries = plan(seed)
+    for _ in range(3):
+        kinds = {injury.kind for injury in itertools.islice(injuries, 600)}
+        assert kinds == {
+            *(f"{actor} crashes" for actor in ("lane", *HELPERS)),
+            *(f"{actor} stalls" for actor in ("lane", *HELPERS)),
+            *(f"{actor} dies" for actor in MESSENGERS),
+            *(errno.errorcode[number] for number in ERRNOS),
+        }
+
+
+def test_an_injury_survives_the_way_to_the_owner() -> None:
+    for injury in itertools.islice(plan(4), 100):
+        assert Injury(**json.loads(json.dumps(injury.to_json()))) == injury
+
+
+# --- how it strikes ---------------------------------------------------------------------------------------
+
+
+def passing(injector: Injector, actor: str, points: list[str]) -> list[str]:
+    """What a thread of that name meets at each point."""
+    met: list[str] = []
+
+    def work() -> None:
+        for point in points:
+            try:
+                injector.at_point(point)
+                met.append("")
+            except (OSError, InjectedDefect) as error:
+                met.append(type(error).__name__)
+
+    thread = threading.Thread(target=work, name=actor)
+    thread.start()
+    thread.join()
+    return met
+
+
+def test_nothing_strikes_that_was_not_armed() -> None:
+    assert passing(Injector(), "store0/lane", ["a"]) == [""]
+
+
+def test_an_injury_strikes_once_at_the_match_it_was_told() -> None:
+    injector = Injector()
+    injector.arm(Injury("crash", "lane", skip=2))
+    assert passing(injector, "store0/indexer", ["a"] * 5) == [""] * 5
+    assert passing(injector, "store0/lane", ["a"] * 5) == ["", "", "InjectedDefect", "", ""]
+    (fired,) = injector.fired()
+    assert fired["kind"] == "lane crashes"
+    assert fired["actor"] == "store0/lane"
+    assert fired["place"] == "a"
+    assert injector.fired() == []
+
+
+def test_a_system_error_comes_as_often_in_a_row_as_told() -> None:
+    injector = Injector()
+    injector.arm(Injury("errno", "lane", times=3, errno=errno.ENOSPC))
+    assert passing(injector, "store0/lane", ["a"] * 4) == ["OSError"] * 3 + [""]
+    assert [fired["kind"] for fired in injector.fired()] == ["ENOSPC"] * 3
+
+
+def test_an_injury_may_name_the_point() -> None:
+    injector = Injector()
+    injector.arm(Injury("crash", "lane", point="journal."))
+    assert passing(injector, "store0/lane", ["index.a", "journal.a", "journal.a"]) == ["", "InjectedDefect", ""]
+
+
+def test_an_actor_dies_over_a_message_and_at_no_point() -> None:
+    injector = Injector()
+    injector.arm(Injury("die", "watcher", skip=1))
+    assert passing(injector, "store0/watcher", ["a"] * 3) == [""] * 3
+    injector.at_message("store0/watcher", 1, "Look")
+    with pytest.raises(InjectedDefect):
+        injector.at_message("store0/watcher", 1, "Look")
+    injector.at_message("store0/watcher", 2, "Look")
+
+
+def test_what_is_disarmed_strikes_no_more() -> None:
+    injector = Injector()
+    injector.arm(Injury("crash", "lane"))
+    injector.disarm()
+    assert passing(injector, "store0/lane", ["a"]) == [""]
+
+
+def test_a_stall_takes_its_time_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    injector = Injector()
+    injector.arm(Injury("stall", "lane", seconds=1.2))
+    assert passing(injector, "store0/lane", ["a", "a"]) == ["", ""]
+    assert slept == [1.2]
+
+
+# --- mutants ----------------------------------------------------------------------------------------------
+
+
+def test_there_are_a_dozen_mutants_and_each_names_judges_that_there_are() -> None:
+    assert len(MUTANTS) >= 12
+    for mutant in MUTANTS.values():
+        assert mutant.judges
+        assert set(mutant.judges) <= set(JUDGES)
+
+
+def test_every_mutant_still_finds_what_it_breaks() -> None:
+    """In a process for each, forked from one that has imported the runtime: nothing of a mutant reaches another."""
+    code = (
+        "import os, sys, actors.runtime, actors.store.operations.table, host_bridge.owner.process, storage.git\n"
+        "from stress import mutants\n"
+        "failed = []\n"
+        "for name in mutants.MUTANTS:\n"
+        "    pid = os.fork()\n"
+        "    if not pid:\n"
+        "        try:\n"
+        "            mutants.apply(name)\n"
+        "        except BaseException as error:\n"
+        "            print(name, repr(error), flush=True)\n"
+        "            os._exit(1)\n"
+        "        os._exit(0)\n"
+        "    failed += [name] if os.waitpid(pid, 0)[1] else []\n"
+        "sys.exit(bool(failed))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_the_judges_that_a_mutant_names_catch_it() -> None:
+    assert caught("answer-lost", ["none_late", "one_answer_each"]) == ["one_answer_each"]
+    assert caught("answer-lost", ["none_late"]) == []
+
+
+# --- what the command says --------------------------------------------------------------------------------
+
+
+def test_it_lists_its_mutants_with_who_catches_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--list-mutants"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(MUTANTS)
+    assert all(line.endswith(", ".join(MUTANTS[line.split()[0]].judges)) for line in lines)
+
+
+def test_its_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    for option in ("--seed", "--seconds", "--agents", "--spacing", "--calls", "--mutant", "--shrink", "--json"):
+        assert option in said
+
+
+@pytest.mark.parametrize("arguments", [["--mutant", "nobody"], ["--seed", "x"], ["--what"]])
+def test_bad_arguments_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *verdicts: Verdict) -> list[Settings]:
+    """The command with a run that ends with these verdicts; returns the settings of each run."""
+    ran: list[Settings] = []
+
+    def once(settings: Settings, kept: Path | None = None) -> report.Report:
+        ran.append(settings)
+        return report.of(Result(settings, Ledger(), 1.0, verdicts, 0, []))
+
+    monkeypatch.setattr(command, "_run", once)
+    return ran
+
+
+def test_the_options_are_the_settings_and_the_answer_is_one_object(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = run(monkeypatch, Verdict("a promise", True, "kept"))
+    options = "--seed 7 --seconds 5 --agents 3 --conversations 2 --stores 9 --spacing 0 --calls 10 --json".split()
+    assert command.main(options) == 0
+    assert ran == [Settings(7, 5.0, 3, 2, stores=3, spacing=0.0, calls=10)]
+    assert json.loads(capsys.readouterr().out)["seed"] == 7
+
+
+def test_a_broken_promise_is_an_exit_status_and_the_seed_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, Verdict("a promise", False, "broken", "none_late"))
+    assert command.main(["--seed", "4711"]) == command.EXIT_BROKEN
+    assert "4711" in capsys.readouterr().out
+
+
+def test_a_run_without_a_seed_takes_one_and_says_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = run(monkeypatch, Verdict("a promise", True, "kept"))
+    command.main([])
+    assert str(ran[0].seed) in capsys.readouterr().out
+
+
+def test_a_failing_run_shrinks_to_the_shortest_that_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def once(settings: Settings, kept: Path | None = None) -> report.Report:
+        broken = settings.calls is None or settings.calls >= 100
+        return report.of(Result(settings, Ledger(), 1.0, [Verdict("a promise", not broken, "")], 0, []))
+
+    monkeypatch.setattr(command, "_run", once)
+    assert command.main(["--seed", "9", "--shrink"]) == command.EXIT_BROKEN
+    assert "Shortest run that still fails: --seed 9 --calls 128" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("judge", "status", "said"),
+    [
+        ("one_answer_each", command.EXIT_BROKEN, "caught by one_answer_each"),
+        ("none_late", command.EXIT_UNDETECTED, "NOT CAUGHT"),
+    ],
+)
+def test_a_mutant_counts_as_caught_by_its_own_judges_only(
+    judge: str, status: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, Verdict("a promise", False, "broken", judge))
+    assert command.main(["--mutant", "answer-lost"]) == status
+    assert f"mutant answer-lost: {said}" in capsys.readouterr().out
+
+
+def test_a_report_is_plain_json_with_every_part_named() -> None:
+    ledger = Ledger()
+    caller = Caller("ana", "store0")
+    for number, code in enumerate(("ok", "ok", "busy")):
+        ledger.add(Operation(number, "ana", "socket", caller, "knowledge_status", {}, 0.0, 0.5, None, code, "never"))
+    ledger.add(Edit("add", "store0", "notes/a.md", None, None, None, 0.0, 1.0))
+    ledger.add(Struck("ENOSPC", "lane", 0.5))
+    made = report.of(Result(SETTINGS, ledger, 2.0, [Verdict("a promise", True, "kept", "none_late")], 1, []))
+    assert json.loads(json.dumps(made)) == {
+        "seed": 3,
+        "kept": True,
+        "seconds": 2.0,
+        "operations": 3,
+        "operationsPerSecond": 1.5,
+        "doors": {"socket": {"calls": 3, "p50Ms": 500.0, "p99Ms": 500.0}},
+        "answers": {"ok": 2, "busy": 1},
+        "tools": {"knowledge_status": 3},
+        "injuries": {"ENOSPC": 1},
+        "outages": 1,
+        "edits": {"add": 1},
+        "accessChanges": 0,
+        "residentMiB": [],
+        "verdicts": [{"name": "a promise", "kept": True, "detail": "kept", "judge": "none_late"}],
+    }
+    assert set(made) == set(get_type_hints(report.Report))
+
+
+def test_a_store_that_does_not_answer_afterwards_is_a_broken_promise() -> None:
+    made = report.of_unsettled(SETTINGS, "the store does not come to rest")
+    assert not made["kept"]
+    assert made["verdicts"][0]["judge"] == "settled"
+
+
+# --- the whole of it --------------------------------------------------------------------------------------
+
+
+def stress(*options: str) -> tuple[int, report.Report]:
+    done = subprocess.run(
+        [sys.executable, "-m", "stress", "--json", "--agents", "4", "--stores", "2", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    found: report.Report = json.loads(done.stdout)
+    return done.returncode, found
+
+
+@pytest.mark.slow
+def test_a_short_run_with_injuries_keeps_every_promise() -> None:
+    status, found = stress("--seed", "5", "--seconds", "8", "--spacing", "1")
+    assert [verdict for verdict in found["verdicts"] if not verdict["kept"]] == []
+    assert status == 0
+    assert found["operations"] > 0
+    assert {verdict["judge"] for verdict in found["verdicts"]} == set(JUDGES)
+
+
+@pytest.mark.slow
+def test_a_mutant_is_caught_by_name() -> None:
+    status, found = stress("--seed", "5", "--seconds", "8", "--spacing", "0", "--mutant", "wrong-bytes")
+    assert status == command.EXIT_BROKEN
+    assert "revisions_hold_their_bytes" in [v["judge"] for v in found["verdicts"] if not v["kept"]]
