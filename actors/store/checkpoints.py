@@ -123,9 +123,10 @@ class Checkpoints:
         self._unavailable = None
         if not isinstance(outcome, Committed):
             self._differing += run.restores
+        # A run that failed may have moved main all the same: at its time limit, or in a folder that comes back.
+        self._look_back = not isinstance(outcome, Committed)
         match outcome:
             case Committed(commits):
-                self._look_back = False
                 done = {run.entries[name]: commit for name, commit in commits.items() if name in run.entries}
                 if run.rebuilds and done:
                     self._rebuilt_to = max(done)

@@ -1,7 +1,8 @@
 """Runs ``git`` cut off from everything but one repository: no hooks, no foreign configuration, no prompt, no network.
 
-Guarantees: a call ends within its time limit, with its whole process group; inherited ``GIT_*`` variables, system and
-global configuration, attributes and hooks have no effect; what is written is synced. The repository's own
+Guarantees: Git works in the folder that is open here, whatever stands at its name by then, so that ``.git`` is never
+followed as a link; a call ends within its time limit, with its whole process group; inherited ``GIT_*`` variables,
+system and global configuration, attributes and hooks have no effect; what is written is synced. The repository's own
 configuration applies where it is not overruled here.
 
 Source: decisions.md section 4 (Git), WRITE-PATH.md hole 26.
@@ -17,8 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storage import files
 from storage.faults import effect
 
+GIT_NAME: Final = ".git"
+NEW_NAME: Final = ".kr-git"
+"""A repository that is being made."""
 NOBODY: Final = ("Knowledge Runtime", "runtime@knowledge.invalid")
 
 _SETTINGS: Final = {
@@ -58,34 +63,55 @@ class Result:
         return self.code == 0
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The repository of a vault that was looked at: ``git`` is its folder, open. Each call ends within ``timeout``
+    seconds."""
+
+    vault: Path
+    git: int
+    timeout: float
+
+    def run(
+        self, arguments: Sequence[str], *, at: str, stdin: bytes = b"", inside: Mapping[str, str] | None = None
+    ) -> Result:
+        """As :func:`run`."""
+        return run(self.vault, arguments, at=at, git=self.git, stdin=stdin, timeout=self.timeout, inside=inside)
+
+
 def run(
     vault: Path,
     arguments: Sequence[str],
     *,
     at: str,
-    repository: str = ".git",
+    git: int,
+    work_tree: bool = True,
     stdin: bytes = b"",
     timeout: float = 60.0,
-    environ: Mapping[str, str] | None = None,
+    inside: Mapping[str, str] | None = None,
 ) -> Result:
-    """Run ``git`` on the vault's repository, or one that is being made, and wait for it.
+    """Run ``git`` on an open repository, the vault's or one that is being made, and wait for it.
 
-    A call that took too long has the code -1.
+    ``inside`` are environment variables that stand for a name in that folder, such as another index. A call that took
+    too long, or for which the folder was not found any more, has the code -1.
 
     Raises :class:`GitMissing`. Blocks: never in a lane.
     """
     settings = [part for key, value in _SETTINGS.items() for part in ("-c", f"{key}={value}")]
-    places = [f"--git-dir={vault / repository}"] + ([f"--work-tree={vault}"] if repository == ".git" else [])
-    command = ["git", *places, *settings, *arguments]
     with effect(at):
+        place = place_of(vault, git)
+        if place is None:
+            return Result(-1, b"", "another folder, or a link, stands where the vault's .git was")
+        places = [f"--git-dir={place}"] + ([f"--work-tree={vault}"] if work_tree else [])
         try:
             process = subprocess.Popen(
-                command,
+                ["git", *places, *settings, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=vault,
-                env=_environment(environ or {}),
+                env=_environment({key: f"{place}/{name}" for key, name in (inside or {}).items()}),
+                pass_fds=(git,),
                 start_new_session=True,
             )
         except FileNotFoundError as error:
@@ -104,6 +130,31 @@ def run(
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
     return Result(process.returncode, output, said.decode("utf-8", "replace").strip()[-2_000:])
+
+
+def place_of(vault: Path, git: int) -> str | None:
+    """A path at which Git finds the open folder, whatever stands at its name; ``None`` where it cannot be found.
+
+    Where the system has no such path it is the folder's name, looked at directly before. Inside an effect.
+    """
+    inherited = f"/proc/self/fd/{git}"
+    if os.path.isdir(inherited):
+        return inherited
+    root = files.open_root(vault, at="git.look")
+    try:
+        for name in (GIT_NAME, NEW_NAME):
+            if stands_at(root, name, git):
+                return str(vault / name)
+    finally:
+        files.close(root)
+    return None
+
+
+def stands_at(root: int, name: str, git: int) -> bool:
+    """Whether the open folder is what has this name in the folder ``root``."""
+    here = files.stat_open(git, at="git.look")
+    found = files.stat_entry(root, name, at="git.look")
+    return found is not None and (found.st_dev, found.st_ino) == (here.st_dev, here.st_ino)
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:

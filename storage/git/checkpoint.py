@@ -22,7 +22,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 from messages.errors import StorageError
 from storage.git import _repository as repository
 from storage.git._repository import BRANCH, Absent, Damaged, Foreign, Occupied, Ready
-from storage.git._run import GitMissing, Result, run
+from storage.git._run import GitMissing, Opened, Result
 from storage.git._stream import INCOMING_REF, PUBLICATION_TRAILER, Checkpoint, encode
 from storage.git.difference import missing_in
 
@@ -33,7 +33,9 @@ FAULT_POINTS: Final = (
     ("git.read.stat", "checking that a small file of the repository held still"),
     ("git.refs", "asking Git for a branch"),
     ("git.init", "making a repository beside its place"),
-    ("git.config", "writing the new repository's settings"),
+    ("git.config", "making room for the new repository's settings"),
+    ("git.config.open", "making the files of those settings"),
+    ("git.config.write", "writing those settings"),
     ("git.place", "giving the new repository its name"),
     ("git.discard", "removing a repository that was never finished"),
     ("git.aside", "setting a damaged repository aside"),
@@ -48,6 +50,7 @@ CHECK_SECONDS: Final = 600.0
 RUN_MAX_BYTES: Final = 32 * 1024 * 1024
 _LOOK_BACK: Final = 500
 _ATTEMPTS: Final = 3
+_TAKEN: Final = "Another folder has taken the place of the local history; it is looked at again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,8 @@ def commit(
     """Commit as many of the oldest ``checkpoints`` as one run holds.
 
     ``whole_history`` says that they begin with the store's first publication, so that a missing repository may be made.
-    ``look_back`` finds those that a run before a crash had committed already: set it for the first run after opening.
+    ``look_back`` finds those that an earlier run had committed already: set it for the first run after opening, and
+    after a run that did not end as :class:`Committed`.
     ``suspect``: something could not be read; every object is looked at before anything is put on top of it.
     ``restores``: they are no publications but what somebody else's commit took back, and only what is missing counts.
     """
@@ -108,7 +112,8 @@ def commit(
         outcome = _attempt(vault, checkpoints, whole_history, look_back, restores, timeout)
         for _ in range(_ATTEMPTS - 1):
             if isinstance(outcome, Waiting) and outcome.reason == "moved":
-                outcome = _attempt(vault, checkpoints, whole_history, look_back, restores, timeout)
+                # Looked back at: what was built in a folder that was taken away may be back with it.
+                outcome = _attempt(vault, checkpoints, whole_history, True, restores, timeout)
         return outcome
     except GitMissing as error:
         return Unavailable(f"No local history is kept: {error}.")
@@ -126,67 +131,67 @@ def _attempt(
     restores: bool,
     timeout: float,
 ) -> Outcome:
-    tip: str | None
-    match repository.inspect(vault):
-        case Foreign(message):
-            return Unavailable(message)
-        case Occupied(reason, message):
-            return Waiting(reason, message)
-        case Damaged(message):
-            return _set_aside(vault, message)
-        case Absent():
-            if not whole_history:
-                return Rebuild("The local history is missing and is built again from the store's own.", None)
-            repository.create(vault)
-            tip = None
-        case Ready(found):
-            tip = found
-            if tip is None and not whole_history:
-                return Rebuild("The local history is empty and is built again from the store's own.", None)
-        case other:
-            assert_never(other)
+    with repository.look(vault) as state:
+        match state:
+            case Foreign(message):
+                return Unavailable(message)
+            case Occupied(reason, message):
+                return Waiting(reason, message)
+            case Damaged(message, git):
+                return _set_aside(Opened(vault, git, timeout), message)
+            case Absent():
+                if not whole_history:
+                    return Rebuild("The local history is missing and is built again from the store's own.", None)
+                with repository.create(vault) as made:
+                    return _build(Opened(vault, made, timeout), None, checkpoints, look_back, restores)
+            case Ready(tip, git):
+                if tip is None and not whole_history:
+                    return Rebuild("The local history is empty and is built again from the store's own.", None)
+                return _build(Opened(vault, git, timeout), tip, checkpoints, look_back, restores)
+            case other:
+                assert_never(other)
+
+
+def _build(
+    found: Opened, tip: str | None, checkpoints: Sequence[Checkpoint], look_back: bool, restores: bool
+) -> Outcome:
     known: dict[str, str] = {}
     if look_back and tip is not None:
-        known = _already_there(vault, tip, len(checkpoints), timeout)
+        known = _already_there(found, tip, len(checkpoints))
     done = {item.publication_id: known[item.publication_id] for item in checkpoints if item.publication_id in known}
     if restores:
-        checkpoints = [] if tip is None else missing_in(vault, tip, checkpoints, timeout)
+        checkpoints = [] if tip is None else missing_in(found, tip, checkpoints)
     batch = _one_run([item for item in checkpoints if item.publication_id not in known])
     if not batch:
         return Committed(done)
-    foreign = repository.in_other_repositories(vault, [path for item in batch for path, _ in item.changes])
+    foreign = repository.in_other_repositories(found.vault, [path for item in batch for path, _ in item.changes])
     if foreign:
         batch = [replace(item, changes=tuple(one for one in item.changes if one[0] not in foreign)) for item in batch]
-    built = run(
-        vault, ["fast-import", "--quiet", "--force"], at="git.import", stdin=encode(batch, tip), timeout=timeout
-    )
+    built = found.run(["fast-import", "--quiet", "--force"], at="git.import", stdin=encode(batch, tip))
     commits = built.output.decode("ascii", "replace").split()
     if not built.ok or len(commits) != len(batch):
-        return _failure(vault, tip, built, timeout)
+        return _failure(found, tip, built)
     # Both in one transaction, and main only if it still is where we found it.
     moves = f"update {BRANCH} {commits[-1]} {tip or '0' * len(commits[-1])}\ndelete {INCOMING_REF}\n"
-    moved = run(
-        vault,
-        ["update-ref", "-m", "knowledge checkpoint", "--stdin"],
-        at="git.update",
-        stdin=moves.encode(),
-        timeout=timeout,
-    )
+    moved = found.run(["update-ref", "-m", "knowledge checkpoint", "--stdin"], at="git.update", stdin=moves.encode())
     if not moved.ok:
-        return _failure(vault, tip, moved, timeout)
+        return _failure(found, tip, moved)
+    if not repository.is_in_place(found.vault, found.git):
+        return Waiting("moved", _TAKEN)
     return Committed({**done, **{item.publication_id: oid for item, oid in zip(batch, commits, strict=True)}})
 
 
 def check(vault: Path, *, timeout: float = CHECK_SECONDS) -> str | None:
     """What is wrong with the repository, or ``None``; reads every object that ``main`` needs. For maintenance."""
     try:
-        match repository.inspect(vault):
-            case Damaged(message) | Foreign(message):
-                return message
-            case Ready(tip) if tip is not None:
-                return _broken(vault, tip, timeout)
-            case _:
-                return None
+        with repository.look(vault) as state:
+            match state:
+                case Damaged(message) | Foreign(message):
+                    return message
+                case Ready(tip, git) if tip is not None:
+                    return _broken(Opened(vault, git, timeout), tip)
+                case _:
+                    return None
     except (GitMissing, OSError) as error:
         return str(error)
 
@@ -194,15 +199,20 @@ def check(vault: Path, *, timeout: float = CHECK_SECONDS) -> str | None:
 def repository_state(vault: Path) -> tuple[Literal["sound", "absent", "damaged", "foreign", "occupied"], str]:
     """How the repository is, and why; the same look as :func:`check`, with what to do about it apart."""
     try:
-        match repository.inspect(vault):
-            case Absent():
-                return "absent", ""
-            case Foreign(message):
-                return "foreign", message
-            case Occupied(_, message):
-                return "occupied", message
-            case _:
-                broken = check(vault)
+        with repository.look(vault) as state:
+            match state:
+                case Absent():
+                    return "absent", ""
+                case Foreign(message):
+                    return "foreign", message
+                case Occupied(_, message):
+                    return "occupied", message
+                case Damaged(message):
+                    broken: str | None = message
+                case Ready(tip, git):
+                    broken = None if tip is None else _broken(Opened(vault, git, CHECK_SECONDS), tip)
+                case other:
+                    assert_never(other)
     except (GitMissing, OSError) as error:
         return "occupied", str(error)
     return ("sound", "") if broken is None else ("damaged", broken)
@@ -210,7 +220,14 @@ def repository_state(vault: Path) -> tuple[Literal["sound", "absent", "damaged",
 
 def set_aside(vault: Path) -> str:
     """Rename the repository, so that nothing of it is lost; its new name. Raises ``StorageError``."""
-    return repository.set_aside(vault)
+    try:
+        with repository.look(vault) as state:
+            name = None if isinstance(state, Absent | Foreign) else repository.set_aside(vault, state.git)
+    except (GitMissing, OSError) as error:
+        raise StorageError(f"The local history cannot be set aside: {error}.") from error
+    if name is None:
+        raise StorageError(_TAKEN)
+    return name
 
 
 def _one_run(checkpoints: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
@@ -218,10 +235,9 @@ def _one_run(checkpoints: Sequence[Checkpoint]) -> Sequence[Checkpoint]:
     return checkpoints[: max(1, sum(1 for _ in takewhile(lambda size: size <= RUN_MAX_BYTES, sizes)))]
 
 
-def _already_there(vault: Path, tip: str, batch: int, timeout: float) -> dict[str, str]:
+def _already_there(found: Opened, tip: str, batch: int) -> dict[str, str]:
     """Publication ids of the newest commits, found by their trailer."""
-    log = run(
-        vault,
+    log = found.run(
         [
             "log",
             f"--max-count={batch + _LOOK_BACK}",
@@ -229,7 +245,6 @@ def _already_there(vault: Path, tip: str, batch: int, timeout: float) -> dict[st
             tip,
         ],
         at="git.log",
-        timeout=timeout,
     )
     if not log.ok:
         return {}  # a damaged history shows in the import that follows
@@ -237,7 +252,7 @@ def _already_there(vault: Path, tip: str, batch: int, timeout: float) -> dict[st
     return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
 
 
-def _failure(vault: Path, tip: str | None, failed: Result, timeout: float) -> Outcome:
+def _failure(found: Opened, tip: str | None, failed: Result) -> Outcome:
     said = failed.error
     if "but expected" in said or "reference already exists" in said:
         return Waiting("moved", "Somebody committed at the same moment; the checkpoint is built again on top of it.")
@@ -249,30 +264,33 @@ def _failure(vault: Path, tip: str | None, failed: Result, timeout: float) -> Ou
         )
     if failed.code < 0 or any(words in said for words in ("No space left", "Read-only file", "Permission denied")):
         return Waiting("storage", f"The checkpoint could not be written. Git said: {said}")
-    broken = None if tip is None else _broken(vault, tip, timeout)
+    broken = None if tip is None else _broken(found, tip)
     if broken is not None:
-        return _set_aside(vault, broken)
+        return _set_aside(found, broken)
     return Waiting("failed", f"The checkpoint failed. Git said: {said}")
 
 
-def _broken(vault: Path, tip: str, timeout: float) -> str | None:
+def _broken(found: Opened, tip: str) -> str | None:
     """What is wrong with an object that ``tip`` needs; each is read, since one may be there and hold other bytes.
 
     Not ``git fsck``: with ``--connectivity-only`` it passes over a pack that it cannot open, and without it it also
     judges what a person keeps beside ``main``.
     """
-    result = run(vault, ["rev-list", "--objects", "--verify-objects", "--quiet", tip], at="git.check", timeout=timeout)
+    result = found.run(["rev-list", "--objects", "--verify-objects", "--quiet", tip], at="git.check")
     return None if result.code in (0, -1) else f"objects are missing or damaged ({result.error.splitlines()[0:1]})"
 
 
-def _set_aside_if_broken(vault: Path, timeout: float) -> Rebuild | None:
-    state = repository.inspect(vault)
-    if not isinstance(state, Ready) or state.tip is None:
-        return None
-    broken = _broken(vault, state.tip, timeout)
-    return None if broken is None else _set_aside(vault, broken)
+def _set_aside_if_broken(vault: Path, timeout: float) -> Rebuild | Waiting | None:
+    with repository.look(vault) as state:
+        if not isinstance(state, Ready) or state.tip is None:
+            return None
+        found = Opened(vault, state.git, timeout)
+        broken = _broken(found, state.tip)
+        return None if broken is None else _set_aside(found, broken)
 
 
-def _set_aside(vault: Path, message: str) -> Rebuild:
-    name = repository.set_aside(vault)
+def _set_aside(found: Opened, message: str) -> Rebuild | Waiting:
+    name = repository.set_aside(found.vault, found.git)
+    if name is None:
+        return Waiting("moved", _TAKEN)
     return Rebuild(f"The local history was damaged ({message}). It was set aside as {name} and is built again.", name)

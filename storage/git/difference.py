@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha1, sha256
-from pathlib import Path
 from typing import Final
 
-from storage.git._run import NOBODY, run
+from storage.git._run import NOBODY, Opened
 from storage.git._stream import Checkpoint, is_versioned
 
 FAULT_POINTS: Final = (
@@ -26,32 +25,30 @@ FAULT_POINTS: Final = (
 _NOTE: Final = ".md"
 
 
-def somebody_else(vault: Path, left_at: str | None, tip: str, timeout: float) -> bool:
+def somebody_else(found: Opened, left_at: str | None, tip: str) -> bool:
     """Whether a commit from ``left_at`` to ``tip`` may be another's; ``True`` where nothing tells."""
     if left_at is None:
         return True
-    log = run(vault, ["log", "--format=%ce", f"{left_at}..{tip}"], at="git.difference.who", timeout=timeout)
+    log = found.run(["log", "--format=%ce", f"{left_at}..{tip}"], at="git.difference.who")
     if not log.ok:
         return True
     # An amended or rebased commit keeps its author and its trailers; the committer is whoever made it.
     return any(line != NOBODY[1] for line in log.output.decode("utf-8", "replace").splitlines())
 
 
-def differing(vault: Path, timeout: float) -> tuple[str, ...]:
+def differing(found: Opened) -> tuple[str, ...]:
     """The notes of the vault that are not as ``main`` has them, by path. The index must be at ``main``."""
-    found = run(
-        vault,
+    status = found.run(
         ["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=all"],
         at="git.difference.status",
-        timeout=timeout,
     )
-    paths = (line[3:].decode("utf-8", "surrogateescape") for line in found.output.split(b"\0") if len(line) > 3)
-    return tuple(path for path in paths if path.lower().endswith(_NOTE) and is_versioned(path)) if found.ok else ()
+    paths = (line[3:].decode("utf-8", "surrogateescape") for line in status.output.split(b"\0") if len(line) > 3)
+    return tuple(path for path in paths if path.lower().endswith(_NOTE) and is_versioned(path)) if status.ok else ()
 
 
-def missing_in(vault: Path, tip: str, checkpoints: Sequence[Checkpoint], timeout: float) -> list[Checkpoint]:
+def missing_in(found: Opened, tip: str, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     """The checkpoints without what ``tip`` holds already; none that would be empty."""
-    listed = run(vault, ["ls-tree", "-r", "-z", tip], at="git.difference.tree", timeout=timeout)
+    listed = found.run(["ls-tree", "-r", "-z", tip], at="git.difference.tree")
     held = {}
     for line in listed.output.split(b"\0"):
         about, _, path = line.partition(b"\t")

@@ -1,7 +1,8 @@
 """What is done for the repository when nobody waits: the index follows, and small packs become few.
 
 Checkpoints do not touch the index, so after them a person's ``git status`` would show our commits as undone. The index
-is brought up only when it equals the commit that we left it at: then nothing of a person's is staged in it.
+is brought up only when it equals the commit that we left it at: then nothing of a person's is staged in it. A lock of
+another Git program, ``.git/index.lock``, is neither waited for nor removed; one of ours tells itself by what is in it.
 
 Blocks on processes, and costs as much as the vault has files: runs on the Git queue's thread, when it is idle.
 
@@ -10,19 +11,17 @@ Source: decisions.md section 4 (Git).
 
 from __future__ import annotations
 
-import os
+import errno
 import re
-import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 from storage import files
-from storage.faults import effect
 from storage.git import _repository as repository
-from storage.git._repository import Absent, Ready
-from storage.git._run import GitMissing, Result, run
+from storage.git._repository import Absent, Occupied, Ready
+from storage.git._run import GitMissing, Opened, Result
 from storage.git.difference import differing, somebody_else
 
 FAULT_POINTS: Final = (
@@ -31,6 +30,8 @@ FAULT_POINTS: Final = (
     ("git.index.take", "giving the lock file its name"),
     ("git.index.unlock", "removing the index's lock file"),
     ("git.index.copy", "copying the index"),
+    ("git.index.copy.open", "making the copy's file"),
+    ("git.index.copy.write", "beginning the copy"),
     ("git.index.compare", "comparing the index with a commit"),
     ("git.index.tree", "asking which tree the index holds"),
     ("git.index.find", "looking for the commit that the index was last at"),
@@ -39,7 +40,9 @@ FAULT_POINTS: Final = (
     ("git.index.read", "bringing a copy of the index to a commit"),
     ("git.index.refresh", "noting the files' stamps in a copy of the index"),
     ("git.index.place", "giving the new index its name"),
-    ("git.index.mark", "noting which commit the index was left at"),
+    ("git.index.mark", "giving the note its name of which commit the index was left at"),
+    ("git.index.mark.open", "making that note beside its place"),
+    ("git.index.mark.write", "writing that note"),
     ("git.count", "counting packs"),
     ("git.repack", "packing small packs together"),
 )
@@ -53,6 +56,12 @@ _LOCK_TEXT: Final = b"held by the knowledge runtime while it brings the index up
 _COPY: Final = "knowledge-index.new"
 _MARK: Final = "knowledge-index"
 _OBJECTS: Final = "knowledge-index.objects"
+_ON_THE_COPY: Final = {"GIT_INDEX_FILE": _COPY}
+_WRITING_ELSEWHERE: Final = {
+    **_ON_THE_COPY,
+    "GIT_OBJECT_DIRECTORY": _OBJECTS,
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES": "objects",
+}
 _LOOK_BACK: Final = 1_000
 _SUSPECT: Final = " If objects are damaged, the next save sets the repository aside and builds it again."
 _STAGED: Final = "The index holds staged changes of yours and is left as it is."
@@ -83,16 +92,14 @@ def sync_index(vault: Path, *, compare: bool = True, timeout: float = 300.0) -> 
     next time.
     """
     try:
-        state = repository.inspect(vault)
-        if isinstance(state, Absent):
-            return IndexState("left_alone", "The local history is missing; the next save builds it again.")
-        if not isinstance(state, Ready) or state.tip is None:
-            return IndexState("left_alone", getattr(state, "message", "There is no commit yet."))
-        git = files.open_root(vault / ".git", at="git.look")
-        try:
-            return _sync(vault, git, state.tip, compare, timeout)
-        finally:
-            files.close(git)
+        with repository.look(vault) as state:
+            if isinstance(state, Absent):
+                return IndexState("left_alone", "The local history is missing; the next save builds it again.")
+            if not isinstance(state, Ready) or state.tip is None:
+                return IndexState("left_alone", getattr(state, "message", "There is no commit yet."))
+            return _sync(Opened(vault, state.git, timeout), state.tip, compare)
+    except files.UnsafeFile:
+        return IndexState("left_alone", "The index is no plain file of one name and is left as it is.")
     except GitMissing as error:
         return IndexState("left_alone", f"{error}.")
     except OSError as error:
@@ -105,87 +112,108 @@ def tidy(vault: Path, *, timeout: float = 600.0) -> bool:
     Nothing is pruned: unreachable objects, a person's reflogs and stashes stay.
     """
     try:
-        counted = run(vault, ["count-objects", "-v"], at="git.count", timeout=timeout)
-        numbers = dict(re.findall(r"^([a-z-]+): ([0-9]+)$", counted.output.decode("ascii", "replace"), re.MULTILINE))
-        if int(numbers.get("packs", 0)) <= PACKS_MAX and int(numbers.get("count", 0)) <= LOOSE_MAX:
-            return False
-        packed = run(vault, ["repack", "-d", "-q", "-l", "--geometric=2"], at="git.repack", timeout=timeout)
-        return packed.ok
+        with repository.look(vault) as state:
+            return isinstance(state, Ready | Occupied) and _tidied(Opened(vault, state.git, timeout))
     except (GitMissing, OSError):
         return False
 
 
-def _sync(vault: Path, git: int, tip: str, compare: bool, timeout: float) -> IndexState:
+def _tidied(found: Opened) -> bool:
+    counted = found.run(["count-objects", "-v"], at="git.count")
+    numbers = dict(re.findall(r"^([a-z-]+): ([0-9]+)$", counted.output.decode("ascii", "replace"), re.MULTILINE))
+    if int(numbers.get("packs", 0)) <= PACKS_MAX and int(numbers.get("count", 0)) <= LOOSE_MAX:
+        return False
+    return found.run(["repack", "-d", "-q", "-l", "--geometric=2"], at="git.repack").ok
+
+
+def _sync(found: Opened, tip: str, compare: bool) -> IndexState:
+    git = found.git
     left_at = _read(git, _MARK)
     there = files.stat_entry(git, "index", at="git.look") is not None
     _drop_own_lock(git)
     if there and left_at == tip:
         return IndexState("current")
     # Looked at before it is locked: whoever has something staged shall not find the index locked by us time and again.
-    base = _base(vault, left_at, tip, timeout) if there else None
+    base = _base(found, left_at, tip) if there else None
     if there and base is None:
         return IndexState("left_alone", _STAGED)
     refusal = _take_lock(git)
     if refusal is not None:
         return IndexState("left_alone", refusal)
     try:
-        state = _follow(vault, git, base, there, tip, timeout)
+        state = _follow(found, base, there, tip)
     finally:
         files.unlink(git, _LOCK, at="git.index.unlock")
     if state.state == "left_alone":
         return state
-    if somebody_else(vault, left_at, tip, timeout):
+    if somebody_else(found, left_at, tip):
         if not compare:
             return state
-        state = replace(state, differing=differing(vault, timeout))
+        state = replace(state, differing=differing(found))
     # Last, and by a replacing rename: a lost or older mark only means that the index is compared once more.
-    with effect("git.index.mark"):
-        (vault / ".git" / f"{_MARK}.new").write_text(f"{tip}\n")
-        os.rename(f"{_MARK}.new", _MARK, src_dir_fd=git, dst_dir_fd=git)
+    new_mark = f"{_MARK}.new"
+    files.unlink(git, new_mark, at="git.index.mark")
+    files.close(files.create_file(git, new_mark, f"{tip}\n".encode(), at="git.index.mark"))
+    files.rename_over(git, new_mark, _MARK, at="git.index.mark")
     return state
 
 
-def _follow(vault: Path, git: int, base: str | Result | None, there: bool, tip: str, timeout: float) -> IndexState:
+def _follow(found: Opened, base: str | Result | None, there: bool, tip: str) -> IndexState:
     """Bring the index, which is locked, from ``base`` to ``tip``, if it still is at ``base``."""
-    if there != (files.stat_entry(git, "index", at="git.look") is not None):
+    if there != (files.stat_entry(found.git, "index", at="git.look") is not None):
         return IndexState("left_alone", _STAGED)
     aside = ""
     if isinstance(base, Result):
-        unreadable = _unreadable(vault, timeout)
+        unreadable = _unreadable(found)
         if not unreadable:
             said = f"The index cannot be compared.{_SUSPECT} Git said: {base.error}"
             return IndexState("left_alone", said, suspect=True)
-        base, aside = None, _set_aside(git, unreadable)
-    elif base is not None and not _compared(vault, base, timeout).ok:
+        base, aside = None, _set_aside(found.git, unreadable)
+    elif base is not None and not _compared(found, base).ok:
         return IndexState("left_alone", _STAGED)
     if base != tip:
-        problem = _build(vault, git, base, tip, timeout)
+        problem = _build(found, base, tip)
         if problem is not None:
             return IndexState("left_alone", problem, suspect=True)
     return IndexState("current", aside)
 
 
-def _build(vault: Path, git: int, base: str | None, tip: str, timeout: float) -> str | None:
+def _build(found: Opened, base: str | None, tip: str) -> str | None:
     """Make the new index beside the old one and put it in its place, under the lock; what went wrong."""
-    copy = vault / ".git" / _COPY
-    environ = {"GIT_INDEX_FILE": str(copy)}
-    with effect("git.index.copy"):
-        for left_over in (copy, copy.with_name(f"{_COPY}.lock")):
-            left_over.unlink(missing_ok=True)
-        if base is not None:
-            shutil.copyfile(vault / ".git/index", copy)  # its stamps spare reading the files that did not change
+    _make_room(found.git)
+    if base is not None:
+        _copy_index(found.git)  # its stamps spare reading the files that did not change
     trees = ["-i", "-m", base, tip] if base is not None else [tip]
-    read = run(vault, ["read-tree", *trees], at="git.index.read", timeout=timeout, environ=environ)
+    read = found.run(["read-tree", *trees], at="git.index.read", inside=_ON_THE_COPY)
     if not read.ok:
         return f"The index could not be brought up to date.{_SUSPECT} Git said: {read.error}"
     # Its exit status only says that some files differ, which is a person's to see.
-    run(vault, ["update-index", "-q", "--refresh"], at="git.index.refresh", timeout=timeout, environ=environ)
-    with effect("git.index.place"):
-        os.rename(_COPY, "index", src_dir_fd=git, dst_dir_fd=git)
+    found.run(["update-index", "-q", "--refresh"], at="git.index.refresh", inside=_ON_THE_COPY)
+    files.rename_over(found.git, _COPY, "index", at="git.index.place")
     return None
 
 
-def _base(vault: Path, left_at: str | None, tip: str, timeout: float) -> str | Result | None:
+def _make_room(git: int) -> None:
+    """Remove a copy that was left over, and the lock that Git held it with."""
+    for left_over in (_COPY, f"{_COPY}.lock"):
+        files.unlink(git, left_over, at="git.index.copy")
+
+
+def _copy_index(git: int) -> None:
+    source, status = files.open_file(git, "index", at="git.index.copy")
+    try:
+        target = files.create_file(git, _COPY, b"", at="git.index.copy")
+        try:
+            for offset in range(0, status.st_size, files.CHUNK_BYTES):
+                chunk = files.read_at(source, files.CHUNK_BYTES, offset, at="git.index.copy")
+                files.write_at(target, chunk, offset, at="git.index.copy")
+        finally:
+            files.close(target)
+    finally:
+        files.close(source)
+
+
+def _base(found: Opened, left_at: str | None, tip: str) -> str | Result | None:
     """The commit, or empty tree, that the index holds exactly; ``None`` when something is staged in it, and what Git
     answered when it could not tell.
 
@@ -194,50 +222,43 @@ def _base(vault: Path, left_at: str | None, tip: str, timeout: float) -> str | R
     """
     compared = None
     for known in (left_at or _EMPTY_TREES[len(tip)], tip):
-        compared = _compared(vault, known, timeout)
+        compared = _compared(found, known)
         if compared.ok:
             return known
     if compared is not None and compared.code != 1:
         return compared
-    tree = _tree(vault, timeout)
+    tree = _tree(found)
     if tree is None:
         return None
     # Where we never left it anywhere, a person's Git made it, before we were ever idle.
     since = [f"--max-count={_LOOK_BACK}", "--format=%T %H", tip, *([] if left_at is None else [f"^{left_at}"])]
-    log = run(vault, ["log", *since], at="git.index.find", timeout=timeout)
+    log = found.run(["log", *since], at="git.index.find")
     made = dict(line.split() for line in reversed(log.output.decode("ascii", "replace").splitlines())) if log.ok else {}
     return made.get(tree)
 
 
-def _compared(vault: Path, commit: str, timeout: float) -> Result:
-    return run(vault, ["diff-index", "--cached", "--quiet", commit], at="git.index.compare", timeout=timeout)
+def _compared(found: Opened, commit: str) -> Result:
+    return found.run(["diff-index", "--cached", "--quiet", commit], at="git.index.compare")
 
 
-def _tree(vault: Path, timeout: float) -> str | None:
+def _tree(found: Opened) -> str | None:
     """The id of the tree that the index stands for; ``None`` where it stands for none (unmerged, damaged)."""
-    objects, copy = vault / ".git" / _OBJECTS, vault / ".git" / _COPY
     # What it has to write for that is nobody's: it goes into a folder of its own and away. It takes the lock too.
-    environ = {
-        "GIT_INDEX_FILE": str(copy),
-        "GIT_OBJECT_DIRECTORY": str(objects),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(vault / ".git/objects"),
-    }
-    with effect("git.index.tree"):
-        shutil.rmtree(objects, ignore_errors=True)
-        objects.mkdir()
-        copy.with_name(f"{_COPY}.lock").unlink(missing_ok=True)
-        shutil.copyfile(vault / ".git/index", copy)
+    repository.discard(found.git, _OBJECTS, at="git.index.tree")
+    if not files.make_folder(found.git, _OBJECTS, at="git.index.tree"):
+        raise FileExistsError(errno.EEXIST, f".git/{_OBJECTS} is in the way", _OBJECTS)
     try:
-        written = run(vault, ["write-tree"], at="git.index.tree", timeout=timeout, environ=environ)
+        _make_room(found.git)
+        _copy_index(found.git)
+        written = found.run(["write-tree"], at="git.index.tree", inside=_WRITING_ELSEWHERE)
     finally:
-        with effect("git.index.tree"):
-            shutil.rmtree(objects, ignore_errors=True)
+        repository.discard(found.git, _OBJECTS, at="git.index.tree")
     return written.output.decode("ascii", "replace").strip() if written.ok else None
 
 
-def _unreadable(vault: Path, timeout: float) -> str:
+def _unreadable(found: Opened) -> str:
     """Why Git cannot read the index; empty when it can."""
-    listed = run(vault, ["ls-files", "--", _COPY], at="git.index.readable", timeout=timeout)
+    listed = found.run(["ls-files", "--", _COPY], at="git.index.readable")
     return listed.error if listed.code > 0 else ""
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from storage.git import _repository as repository
 from storage.git._repository import BRANCH, Absent, Foreign
-from storage.git._run import GitMissing, run
+from storage.git._run import GitMissing, Opened
 from storage.git._stream import PUBLICATION_TRAILER
 
 FAULT_POINTS: Final = (("git.whose", "looking whose commits the repository holds"),)
@@ -35,11 +35,13 @@ class Others:
 def others(vault: Path, *, timeout: float = 60.0) -> Others:
     """What a person would lose with the repository. One that we leave alone, or that is not there, holds nothing."""
     try:
-        if isinstance(repository.inspect(vault), Absent | Foreign):
-            return Others()
-        found = run(vault, ["for-each-ref", "--format=%(refname)"], at="git.whose", timeout=timeout)
-        trailer = f"--format=%x1e%(trailers:key={PUBLICATION_TRAILER},valueonly)"
-        log = run(vault, ["log", "--all", trailer], at="git.whose", timeout=timeout)
+        with repository.look(vault) as state:
+            if isinstance(state, Absent | Foreign):
+                return Others()
+            opened = Opened(vault, state.git, timeout)
+            found = opened.run(["for-each-ref", "--format=%(refname)"], at="git.whose")
+            trailer = f"--format=%x1e%(trailers:key={PUBLICATION_TRAILER},valueonly)"
+            log = opened.run(["log", "--all", trailer], at="git.whose")
     except (GitMissing, OSError):
         return Others(known=False)
     if not found.ok or not log.ok:
@@ -52,7 +54,8 @@ def others(vault: Path, *, timeout: float = 60.0) -> Others:
 def is_missing(vault: Path) -> bool:
     """Whether the vault has no repository at all. Starts no process."""
     try:
-        return isinstance(repository.inspect(vault), Absent)
+        with repository.look(vault) as state:
+            return isinstance(state, Absent)
     except (GitMissing, OSError):
         return False
 

@@ -14,6 +14,7 @@ from actors.store import helpers
 from host_bridge.bridge import KnowledgeBridge
 from messages.json_types import JsonObject
 from messages.vocabulary import PRIVATE
+from storage.faults import installed
 from tests.kit.actors import eventually
 from tests.kit.leaks import nothing_left
 from tests.kit.store import MAIN, only_store, open_bridge, remember
@@ -124,6 +125,25 @@ def test_a_store_that_is_opened_after_a_kill_brings_the_index_up_without_a_save(
     with open_bridge(tmp_path) as bridge:
         bridge.call("knowledge_status", {}, MAIN)
         eventually(lambda: is_idle(bridge, vault))
+
+
+def test_a_checkpoint_whose_run_failed_after_main_had_moved_is_not_committed_again(tmp_path: Path) -> None:
+    failures = iter([OSError(5, "Input/output error")])
+
+    def fail(point: str) -> None:
+        if point == "git.update.after" and (failure := next(failures, None)) is not None:
+            raise failure
+
+    with open_bridge(tmp_path) as bridge:
+        remember(bridge, "It rained.", 1)
+        eventually(lambda: git_state(bridge) == {"state": "current", "pending": 0})
+        with installed(fail):
+            remember(bridge, "It stopped.", 2)
+            eventually(lambda: git_state(bridge) == {"state": "current", "pending": 0})
+        assert next(failures, None) is None, "failed once"
+        vault = only_store(tmp_path).vault
+        log = subprocess.run(["git", "log", "--format=%s"], cwd=vault, capture_output=True, text=True, check=True)
+        assert log.stdout.splitlines() == ["remember", "remember"]
 
 
 def test_a_damaged_repository_that_maintenance_found_is_set_aside_at_the_next_save(tmp_path: Path) -> None:

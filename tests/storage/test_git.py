@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -14,9 +15,10 @@ import pytest
 
 from messages.vocabulary import PRIVATE
 from storage.faults import installed
-from storage.git import Checkpoint, Committed, Rebuild, Unavailable, Waiting, check, commit, is_versioned
+from storage.git import Checkpoint, Committed, Rebuild, Unavailable, Waiting, _run, check, commit, is_versioned
 from storage.git import checkpoint as module
-from storage.git._run import run
+from storage.git._repository import Ready, look
+from storage.git._run import Opened
 from storage.git.checkpoint import FAULT_POINTS
 from storage.state.git_queue import GitChange, GitJob
 
@@ -547,6 +549,119 @@ def test_a_git_folder_that_is_a_pointer_to_another_place_is_left_alone(begun: Pa
     assert git(begun, "for-each-ref") == before
 
 
+@pytest.mark.parametrize("part", ["objects", "refs"])
+def test_a_repository_that_leads_elsewhere_by_a_link_inside_is_left_alone(begun: Path, part: str) -> None:
+    (begun / ".git" / part).rename(begun.parent / part)
+    (begun / ".git" / part).symlink_to(begun.parent / part)
+    assert isinstance(commit(begun, [checkpoint(2)], whole_history=True, look_back=False), Unavailable)
+
+
+class Swap:
+    """Somebody puts a link to a repository of another vault in the place of ``.git``, at one point of a run."""
+
+    def __init__(self, vault: Path, point: str) -> None:
+        self.point = point
+        self.vault = vault
+        self.other = vault.parent / "other"
+        shutil.copytree(vault, self.other)
+        self.before = self.seen()
+
+    def __call__(self, point: str) -> None:
+        if point == self.point and not (self.vault / ".git").is_symlink():
+            (self.vault / ".git").rename(self.vault.parent / "taken")
+            (self.vault / ".git").symlink_to(self.other / ".git")
+
+    def seen(self) -> tuple[str, list[str]]:
+        """All that a run could have changed in the other repository."""
+        names = sorted(str(path.relative_to(self.other)) for path in (self.other / ".git").rglob("*"))
+        return git(self.other, "for-each-ref"), names
+
+
+SWAPPED = ["git.look", "git.look.after", "git.refs", "git.log", "git.import", "git.import.after", "git.update"]
+
+
+@pytest.mark.parametrize("point", SWAPPED)
+def test_a_git_folder_swapped_for_a_link_between_look_and_start_is_not_followed(begun: Path, point: str) -> None:
+    git(begun, "pack-refs", "--all")
+    swap = Swap(begun, point)
+    with installed(swap):
+        commit(begun, [checkpoint(2)], whole_history=False, look_back=True)
+    assert (begun / ".git").is_symlink(), "swapped"
+    assert swap.seen() == swap.before
+
+
+@pytest.mark.parametrize("point", ["git.init", "git.init.after", "git.config", "git.config.open"])
+def test_a_repository_that_is_being_made_is_not_written_through_a_link(vault: Path, point: str) -> None:
+    other = vault.parent / "other"
+    other.mkdir()
+
+    def swap(reached: str) -> None:
+        if reached == point and not (vault / ".kr-git").is_symlink():
+            if (vault / ".kr-git").exists():
+                (vault / ".kr-git").rename(vault.parent / "taken")
+            (vault / ".kr-git").symlink_to(other)
+
+    with installed(swap):
+        assert not isinstance(commit(vault, [checkpoint(1)], whole_history=True, look_back=False), Committed)
+    assert list(other.iterdir()) == []
+
+
+@pytest.mark.parametrize("point", ["git.import", "git.update", "git.update.after"])
+def test_a_checkpoint_is_reported_only_from_the_repository_that_is_the_vaults_afterwards(
+    begun: Path, point: str
+) -> None:
+    shutil.copytree(begun / ".git", begun.parent / "restored")
+
+    def swap(reached: str) -> None:
+        if reached == point and (begun.parent / "restored").exists():
+            (begun / ".git").rename(begun.parent / "taken")
+            (begun.parent / "restored").rename(begun / ".git")
+
+    with installed(swap):
+        outcome = commit(begun, [checkpoint(2)], whole_history=False, look_back=False)
+        if isinstance(outcome, Waiting):  # Git was not started, on a system where no path leads to an open folder
+            outcome = commit(begun, [checkpoint(2)], whole_history=False, look_back=False)
+    assert isinstance(outcome, Committed)
+    assert git(begun, "rev-parse", "main").split() == list(outcome.commits.values())
+    assert git(begun, "rev-list", "--count", "main").strip() == "2"
+
+
+def test_a_sound_repository_that_took_the_place_of_a_damaged_one_is_not_set_aside(begun: Path) -> None:
+    shutil.copytree(begun / ".git", begun.parent / "restored")
+    lose_every_object(begun / ".git")
+
+    def swap(reached: str) -> None:
+        if reached == "git.check.after" and (begun.parent / "restored").exists():
+            (begun / ".git").rename(begun.parent / "taken")
+            (begun.parent / "restored").rename(begun / ".git")
+
+    with installed(swap):
+        (made,) = committed(begun, [checkpoint(2)])
+    assert git(begun, "rev-parse", "main").strip() == made
+    assert not list(begun.glob(".git.damaged-*"))
+
+
+def test_with_the_name_given_to_git_instead_of_the_open_folder_the_link_is_followed(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_run, "place_of", lambda vault, git: str(vault / ".git"))
+    swap = Swap(begun, "git.import")
+    with installed(swap):
+        commit(begun, [checkpoint(2)], whole_history=False, look_back=False)
+    assert swap.seen() != swap.before
+
+
+def test_where_no_path_leads_to_an_open_folder_git_is_not_started_once_another_stands_there(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "isdir", lambda path: False)
+    committed(begun, [checkpoint(2)])
+    swap = Swap(begun, "git.import")
+    with installed(swap):
+        assert isinstance(commit(begun, [checkpoint(3)], whole_history=False, look_back=False), Waiting)
+    assert swap.seen() == swap.before
+
+
 def test_without_git_the_history_is_unavailable_and_says_so(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     outcome = commit(begun, [checkpoint(2)], whole_history=False, look_back=False)
@@ -630,9 +745,11 @@ def test_a_stream_that_is_cut_off_commits_nothing(begun: Path) -> None:
 
     tip = git(begun, "rev-parse", "main").strip()
     stream = encode([checkpoint(2), checkpoint(3)], tip)
-    for length in (len(stream) // 2, len(stream) - 5):
-        result = run(begun, ["fast-import", "--quiet", "--force"], at="git.import", stdin=stream[:length])
-        assert not result.ok
+    with look(begun) as state:
+        assert isinstance(state, Ready)
+        opened = Opened(begun, state.git, timeout=60.0)
+        for length in (len(stream) // 2, len(stream) - 5):
+            assert not opened.run(["fast-import", "--quiet", "--force"], at="git.import", stdin=stream[:length]).ok
     assert git(begun, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from storage.faults import installed
 from storage.git import Checkpoint, Committed, IndexState, commit, idle, sync_index, tidy
 from storage.git.idle import FAULT_POINTS
-from tests.storage.test_git import checkpoint, committed, git
+from tests.storage.test_git import Swap, checkpoint, committed, git
 
 CURRENT = IndexState("current")
 
@@ -375,6 +375,82 @@ def test_without_git_nothing_is_done_and_it_is_said(vault: Path, monkeypatch: py
     assert left.state == "left_alone"
     assert "not installed" in left.message
     assert not (vault / ".git/index.lock").exists()
+
+
+@pytest.mark.parametrize(
+    "point", ["git.index.lock.open", "git.index.copy", "git.index.read", "git.index.place", "git.index.mark.open"]
+)
+def test_a_git_folder_swapped_for_a_link_meanwhile_is_not_followed_by_the_index(vault: Path, point: str) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    swap = Swap(vault, point)
+    with installed(swap):
+        sync_index(vault)
+    assert (vault / ".git").is_symlink(), "swapped"
+    assert swap.seen() == swap.before
+
+
+@pytest.mark.parametrize("point", ["git.index.compare", "git.index.copy", "git.index.tree", "git.index.find"])
+def test_asking_which_commit_an_index_is_at_follows_no_link_in_the_place_of_the_git_folder(
+    vault: Path, point: str
+) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    publish(vault, 4, "private/d.md", b"d\n")
+    git(vault, "reset", "-q", "main~1", "--", ".")
+    publish(vault, 5, "private/a.md", b"changed\n")
+    swap = Swap(vault, point)
+    with installed(swap):
+        sync_index(vault)
+    assert (vault / ".git").is_symlink(), "swapped"
+    assert swap.seen() == swap.before
+
+
+@pytest.mark.parametrize("point", ["git.count", "git.repack"])
+def test_packing_follows_no_link_in_the_place_of_the_git_folder(
+    vault: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    monkeypatch.setattr(idle, "PACKS_MAX", 1)
+    swap = Swap(vault, point)
+    with installed(swap):
+        tidy(vault)
+    assert (vault / ".git").is_symlink(), "swapped"
+    assert swap.seen() == swap.before
+
+
+def test_a_repository_whose_objects_lie_behind_a_link_is_not_packed(
+    vault: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "PACKS_MAX", 1)
+    (vault / ".git/objects").rename(vault.parent / "objects")
+    (vault / ".git/objects").symlink_to(vault.parent / "objects")
+    assert not tidy(vault)
+    assert len(list((vault.parent / "objects/pack").glob("*.pack"))) == 2
+
+
+def test_a_link_in_the_place_of_the_folder_for_passing_objects_is_not_followed(vault: Path) -> None:
+    sync_index(vault)
+    (vault / "private/mine.md").write_text("mine\n")
+    git(vault, "add", "private/mine.md")
+    publish(vault, 3, "private/c.md", b"c\n")
+    (vault.parent / "other").mkdir()
+    (vault / ".git/knowledge-index.objects").symlink_to(vault.parent / "other")
+    assert "in the way" in sync_index(vault).message
+    assert list((vault.parent / "other").iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["symlink", "hardlink"])
+def test_an_index_that_is_a_link_is_left_alone(vault: Path, how: str) -> None:
+    sync_index(vault)
+    publish(vault, 3, "private/c.md", b"c\n")
+    (vault / ".git/index").rename(vault.parent / "index")
+    (vault / ".git/index").symlink_to(vault.parent / "index")
+    if how == "hardlink":
+        (vault / ".git/index").unlink()
+        os.link(vault.parent / "index", vault / ".git/index")
+    before = (vault.parent / "index").read_bytes()
+    assert sync_index(vault).state == "left_alone"
+    assert (vault.parent / "index").read_bytes() == before
 
 
 def test_every_point_that_idle_work_passes_is_declared(vault: Path) -> None:
