@@ -167,6 +167,16 @@ class AudienceTokens:
             )
 
 
+def forget_tokens(database: Database) -> None:
+    """Inside a transaction on the copy of a registry: none of its tokens is known any more.
+
+    A token that was revoked after the copy was made would stand again, wherever the same ``audience.key`` lies.
+    """
+    if database.query_one("SELECT 1 FROM sqlite_schema WHERE name = 'audience_token'") is not None:
+        database.execute("DELETE FROM audience_token_run")
+        database.execute("DELETE FROM audience_token")
+
+
 def _row(
     token_id: str, agent: str, audience: str, minted_at: int, minted_by: str, expires_at: int, revoked_at: int | None
 ) -> TokenRow:
@@ -174,4 +184,4 @@ def _row(
     return TokenRow(token_id, agent, shown, minted_at, minted_by, expires_at, revoked_at)
 
 
-__all__ = ["TOKENS_MAX", "AudienceTokens", "TokenRow"]
+__all__ = ["TOKENS_MAX", "AudienceTokens", "TokenRow", "forget_tokens"]

@@ -6,7 +6,8 @@ partition has, revisions, receipts, request ids, catalogue), its folder in the v
 Git history, which is built again from what history has left. Deleted rows are overwritten and the write-ahead log is
 cut, so that no free page holds a text.
 
-Not reached: copies that something else made (a backup, an export, ``state.sqlite.format-*``, ``.git.damaged-*``).
+Not reached: copies that something else made: a backup, an export, an upgrade, and what mending set aside.
+:func:`copies` names those that lie in the store.
 
 The caller holds the owner lock; the thread that owns the store. Before :func:`begin` the store was closed cleanly, so
 that no entry waits for its files.
@@ -206,16 +207,21 @@ def _remove_git(root: int) -> None:
 
 
 def copies(layout: StoreLayout) -> tuple[str, ...]:
-    """Names of copies beside the store that may hold what was erased, relative to its folder."""
+    """Names of copies beside the store that may hold what was erased, relative to its folder.
+
+    They come from an upgrade, and from mending (:mod:`storage.repair`).
+    """
     found: list[str] = []
-    for path, prefix in ((layout.root, f"{layout.state_database.name}.format-"), (layout.vault, ".git.damaged-")):
+    database = layout.state_database.name
+    beside = (f"{database}.format-", f"{database}.damaged-", "staged.damaged-")
+    for path, prefixes in ((layout.root, beside), (layout.vault, (".git.damaged-",))):
         folder = files.open_root(path, at="erase.look")
         try:
             names = [entry.name for entry in files.list_folder(folder, at="erase.look")]
         finally:
             files.close(folder)
         below = "" if path == layout.root else f"{os.path.basename(path)}/"
-        found += [f"{below}{name}" for name in sorted(names) if name.startswith(prefix)]
+        found += [f"{below}{name}" for name in sorted(names) if name.startswith(prefixes)]
     return tuple(found)
 
 

@@ -23,6 +23,7 @@ from typing import Final
 from messages.errors import DuplicateIdentity, InvalidArgument, StorageError
 from messages.json_types import JsonObject
 from storage import files, registry_audit
+from storage.audience_tokens import forget_tokens
 from storage.backup import _copying as copying
 from storage.backup._copying import Growing
 from storage.backup.manifest import BACKUP_NAME, BackupManifest, Part, Progress, StoreMark, damaged, read_manifest
@@ -328,6 +329,7 @@ def _registry(path: Path, manifest: BackupManifest, by: By) -> None:
         with database.transaction(full=True, point="restore.registry"):
             database.execute("UPDATE store SET location = 'moving/' || vault_id")
             database.execute("UPDATE store SET location = 'stores/' || vault_id")
+            forget_tokens(database)  # of a backup of any version: what was revoked since must not stand again
             stores: JsonObject = {"stores": [store.vault_id for store in manifest.stores]}
             registry_audit.note(database, by, "registry.restore", {"backupId": manifest.backup_id, **stores})
         database.into_one_file()

@@ -22,10 +22,12 @@ from typing import Final
 from messages.errors import InvalidArgument, NotFound, Quarantined, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
 from storage import files
+from storage.audience_tokens import forget_tokens
 from storage.backup import _copying as copying
 from storage.backup._copying import Growing
 from storage.backup._vault_files import Run, VaultFiles, skipped
 from storage.backup.manifest import BACKUP_NAME, BackupManifest, Finding, Progress, StoreMark
+from storage.erasure import NOTE_NAME
 from storage.faults import effect
 from storage.files import UnsafeFile
 from storage.layout import Layout, StoreLayout
@@ -258,6 +260,7 @@ def _registry(run: Run, only: str | None, grants_of: Mapping[str, Collection[str
     def trim(copy: Database) -> None:
         copy.execute("DELETE FROM binding WHERE vault_id IN (SELECT vault_id FROM store WHERE made = 0)")
         copy.execute("DELETE FROM store WHERE made = 0")
+        forget_tokens(copy)
         if only is None:
             return
         for table in ("binding", "maintenance_store", "store"):
@@ -350,6 +353,7 @@ def _store(run: Run, vault_id: str, store: StoreLayout) -> StoreMark:
     prefix = f"stores/{vault_id}"
     target = run.growing.folder(prefix) / _COPY
     _snapshot(run, store, target)
+    _take_erasure(run, store, prefix, vault_id)
     name = f"{prefix}/{_COPY}"
     marks: journal.Marks | None = None
 
@@ -368,6 +372,23 @@ def _store(run: Run, vault_id: str, store: StoreLayout) -> StoreMark:
     manifest = Manifest(vault_id, marks.current)
     run.parts.append(run.growing.write(f"{prefix}/vault/vault.json", manifest.encode()))
     return StoreMark(vault_id, marks.current.generation, marks.current.publication_id)
+
+
+def _take_erasure(run: Run, store: StoreLayout, prefix: str, vault_id: str) -> None:
+    """Take ``erasing.json`` along: a conversation whose erasure is decided must not come back whole, and the restored
+    store finishes it when it is opened."""
+    folder = files.open_root(store.root, at="backup.folder")
+    try:
+        run.parts.append(run.growing.copy(f"{prefix}/{NOTE_NAME}", folder, NOTE_NAME))
+    except FileNotFoundError:
+        pass
+    except UnsafeFile as error:
+        raise StoreUnavailable(
+            f"{NOTE_NAME} in the store's folder is not a plain file ({error.reason}); see `knowledge doctor`.",
+            vaultId=vault_id,
+        ) from error
+    finally:
+        files.close(folder)
 
 
 def _snapshot(run: Run, store: StoreLayout, target: Path) -> None:

@@ -11,6 +11,7 @@ Source: decisions.md section 4 (Git), WRITE-PATH.md hole 26.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -46,13 +47,21 @@ _SETTINGS: Final = {
 }
 
 
+_ABSOLUTE: Final = re.compile(r"""(?<=['"`])~?/[^'"`\n]+(?=['"`])|(?<![\w.~/-])~?/(?:[^\s'"`:;,()/]+/?)+""")
+"""A path from the root of the machine, or from somebody's home: quoted, or up to where a message goes on."""
+
+
 class GitMissing(Exception):
     """There is no ``git`` on this machine, or it cannot be started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a call ended. ``error`` is what Git said, in English, at most its last 2,000 characters."""
+    """How a call ended.
+
+    ``error`` is what Git said, in English, at most its last 2,000 characters; paths are relative to the vault, and of
+    what lies elsewhere on the machine only the name is left: it reaches agents, conversations too.
+    """
 
     code: int
     output: bytes
@@ -129,7 +138,16 @@ def run(
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-    return Result(process.returncode, output, said.decode("utf-8", "replace").strip()[-2_000:])
+    return Result(process.returncode, output, without_places(said.decode("utf-8", "replace"), vault).strip()[-2_000:])
+
+
+def without_places(said: str, vault: Path) -> str:
+    """What Git said, without where on the machine the vault or anything else lies."""
+    if "/" not in said:
+        return said
+    for place in sorted({str(vault), os.path.abspath(vault), os.path.realpath(vault)}, key=len, reverse=True):
+        said = said.replace(f"{place}/", "").replace(place, "the vault")
+    return _ABSOLUTE.sub(lambda found: found[0].rstrip("/").rpartition("/")[2] or "/", said)
 
 
 def place_of(vault: Path, git: int) -> str | None:

@@ -192,8 +192,10 @@ def check(vault: Path, *, timeout: float = CHECK_SECONDS) -> str | None:
                     return _broken(Opened(vault, git, timeout), tip)
                 case _:
                     return None
-    except (GitMissing, OSError) as error:
+    except GitMissing as error:
         return str(error)
+    except OSError as error:
+        return f"it cannot be reached: {error.strerror}"
 
 
 def repository_state(vault: Path) -> tuple[Literal["sound", "absent", "damaged", "foreign", "occupied"], str]:
@@ -213,8 +215,10 @@ def repository_state(vault: Path) -> tuple[Literal["sound", "absent", "damaged",
                     broken = None if tip is None else _broken(Opened(vault, git, CHECK_SECONDS), tip)
                 case other:
                     assert_never(other)
-    except (GitMissing, OSError) as error:
-        return "occupied", str(error)
+    except GitMissing as error:
+        return "occupied", f"The local history cannot be looked at: {error}."
+    except OSError as error:
+        return "occupied", f"The local history cannot be looked at: {error.strerror}."
     return ("sound", "") if broken is None else ("damaged", broken)
 
 
@@ -277,7 +281,10 @@ def _broken(found: Opened, tip: str) -> str | None:
     judges what a person keeps beside ``main``.
     """
     result = found.run(["rev-list", "--objects", "--verify-objects", "--quiet", tip], at="git.check")
-    return None if result.code in (0, -1) else f"objects are missing or damaged ({result.error.splitlines()[0:1]})"
+    if result.code in (0, -1):
+        return None
+    said = result.error.partition("\n")[0]
+    return f"objects are missing or damaged ({said})"
 
 
 def _set_aside_if_broken(vault: Path, timeout: float) -> Rebuild | Waiting | None:

@@ -14,7 +14,7 @@ import pytest
 from messages.errors import NotFound, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
 from messages.vocabulary import PRIVATE, Partition
-from storage import erasure
+from storage import erasure, repair
 from storage.conversation_erase import erase, look
 from storage.erasure import NOTE_NAME
 from storage.faults import installed
@@ -99,7 +99,7 @@ def traces(root: Path, *words: bytes) -> list[str]:
             capture_output=True, check=True,
         )  # fmt: skip
         found += [f"git: {word!r}" for word in words if word in listed.stdout]
-    return found
+    return sorted(found)
 
 
 def rest(store: StoreLayout) -> dict[str, object]:
@@ -197,6 +197,17 @@ def test_looking_tells_what_would_go_and_takes_nothing(store: StoreLayout) -> No
     assert not found.git.any
     assert found.copies == ("state.sqlite.format-2", "vault/.git.damaged-20260101T000000.0Z")
     assert traces(store.root, SECRET) == before
+
+
+def test_what_mending_set_aside_is_named_among_the_copies_that_may_still_hold_it(store: StoreLayout) -> None:
+    (store.partition(GROUP_PARTITION) / "claims" / ".kr-11111111-1111-4111-8111-111111111111").write_bytes(SECRET)
+    repair.repair(store, VAULT_ID, ["database"])
+    repair.repair(store, VAULT_ID, ["git"])
+    erase(store, GROUP_PARTITION, limits=LIMITS, git=True)
+    copies = look(store, PRIVATE, limits=LIMITS, git=True).copies
+    left = {"/".join(Path(path).parts[: 2 if path.startswith("vault/") else 1]) for path in traces(store.root, SECRET)}
+    assert left <= {*copies}, "whatever still holds it is named"
+    assert [name.partition("damaged-")[0] for name in copies] == ["staged.", "state.sqlite.", "vault/.git."]
 
 
 def test_a_persons_commits_and_branches_are_told(store: StoreLayout) -> None:

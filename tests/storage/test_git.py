@@ -15,10 +15,21 @@ import pytest
 
 from messages.vocabulary import PRIVATE
 from storage.faults import installed
-from storage.git import Checkpoint, Committed, Rebuild, Unavailable, Waiting, _run, check, commit, is_versioned
+from storage.git import (
+    Checkpoint,
+    Committed,
+    Rebuild,
+    Unavailable,
+    Waiting,
+    _run,
+    check,
+    commit,
+    is_versioned,
+    repository_state,
+)
 from storage.git import checkpoint as module
 from storage.git._repository import Ready, look
-from storage.git._run import Opened
+from storage.git._run import Opened, without_places
 from storage.git.checkpoint import FAULT_POINTS
 from storage.state.git_queue import GitChange, GitJob
 
@@ -848,3 +859,66 @@ def test_every_point_that_a_checkpoint_passes_is_declared(vault: Path) -> None:
         lose_every_object(vault / ".git")
         commit(vault, [checkpoint(2)], whole_history=False, look_back=False)
     assert {name.removesuffix(".after") for name in passed} == {name for name, _ in FAULT_POINTS}
+
+
+# --- what Git says reaches agents ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("fatal: Unable to create '{vault}/.git/refs/heads/main.lock': File exists.",
+         "fatal: Unable to create '.git/refs/heads/main.lock': File exists."),
+        ("fatal: cannot chdir to {vault}: gone", "fatal: cannot chdir to the vault: gone"),
+        ("error: object file {vault}/.git/objects/ab/cd is empty", "error: object file .git/objects/ab/cd is empty"),
+        ("fatal: not a git repository: '/home/Ana Maria/private notes/.git'", "fatal: not a git repository: '.git'"),
+        ("warning: unable to access '~/.config/git/attributes': Permission denied",
+         "warning: unable to access 'attributes': Permission denied"),
+        ("error: /mnt/disk 2/alternates: none", "error: disk 2/alternates: none"),
+        ("error: cannot open /srv/a/b.pack (/var/tmp/x)", "error: cannot open b.pack (x)"),
+        ("fatal: bad object refs/heads/main", "fatal: bad object refs/heads/main"),
+        ("either this or that; see https://git.invalid/docs", "either this or that; see https://git.invalid/docs"),
+    ],
+)  # fmt: skip
+def test_what_git_says_is_told_without_where_on_the_machine_anything_lies(vault: Path, said: str, told: str) -> None:
+    assert without_places(said.format(vault=vault), vault) == told
+
+
+def test_a_vault_behind_a_link_is_not_told_by_either_of_its_paths(vault: Path) -> None:
+    link = vault.parent / "link"
+    link.symlink_to(vault)
+    for place in (vault, link):
+        assert without_places(f"fatal: '{place}/.git/HEAD'", link) == "fatal: '.git/HEAD'"
+
+
+@pytest.mark.parametrize("why", ["lock", "damage"])
+def test_no_answer_of_the_local_history_names_a_path_of_the_machine(begun: Path, why: str) -> None:
+    if why == "lock":
+        (begun / ".git/refs/heads/main.lock").touch()
+        outcome = commit(begun, [checkpoint(98, ("private/y.md", b"y"))], whole_history=False, look_back=False)
+    else:
+        lose_every_object(begun / ".git")
+        outcome = commit(
+            begun, [checkpoint(98, ("private/y.md", b"y"))], whole_history=False, look_back=False, suspect=True
+        )
+    assert isinstance(outcome, Waiting | Rebuild)
+    assert "lock" in outcome.message or "damaged" in outcome.message
+    assert str(begun.parent) not in outcome.message
+
+
+def test_a_repository_that_cannot_be_looked_at_is_not_called_damaged(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage is set aside: without Git on the machine a whole history would be."""
+    assert repository_state(begun) == ("sound", "")
+    monkeypatch.setenv("PATH", "/nowhere")
+    state, why = repository_state(begun)
+    assert (state, "not installed" in why) == ("occupied", True)
+
+    def refuse(point: str) -> None:
+        if point == "git.check":
+            raise OSError(24, "Too many open files")
+
+    monkeypatch.undo()
+    with installed(refuse):
+        assert repository_state(begun)[0] == "occupied"

@@ -20,19 +20,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from messages.errors import DuplicateIdentity, InvalidArgument, KnowledgeError, NotFound, Quarantined, StorageError
+from messages.json_types import JsonObject
 from messages.tools import CATALOGUE
 from messages.vocabulary import PRIVATE
-from storage import backup, faults
+from storage import backup, erasure, faults
+from storage.audience_tokens import TokenRow, forget_tokens
 from storage.backup.manifest import BackupManifest
 from storage.backup.taking import PENDING_ATTEMPTS
+from storage.conversation_erase import erase
 from storage.layout import Layout, StoreLayout
 from storage.manifest import Manifest, parse_manifest
+from storage.peeking import peek
 from storage.registry import Isolated, Registry
+from storage.repair import agreement
 from storage.session import StoreSession
 from storage.state import journal
 from storage.state.connection import Database
+from storage.state.upkeep import partitions
 from storage.vault import ScanLimits
-from tests.kit.store import VAULT_ID, Desk, page_file, request_id, write_note
+from tests.kit.store import GROUP_PARTITION, VAULT_ID, Desk, page_file, request_id, write_note
 from tests.kit.unsynced import without_syncs
 from tests.storage.backup.house import BY, answers, attaching, hashes, house, make_house, seated, vault_hashes
 
@@ -374,6 +380,59 @@ def test_one_store_is_taken_with_its_binding_and_its_agents_grants_alone(tmp_pat
     assert backup.take(layout, tmp_path / "both").stores == 2
     with pytest.raises(NotFound):
         backup.take(layout, tmp_path / "none", only="77777777-7777-4777-8777-777777777777")
+
+
+def test_no_token_comes_along_and_none_of_an_older_backup_stands_after_a_restore(tmp_path: Path) -> None:
+    """Nor do the names of other agents' conversations, with one store."""
+    layout = house(tmp_path)
+    registry = Registry.open(layout, at=1)
+    audience: JsonObject = {"kind": "conversation", "agent": "other", "sessionKey": "chat:group:43"}
+    registry.tokens.mint(TokenRow("t", "other", audience, BY.at, "host", BY.at + 1_000), frozenset(["run"]), BY)
+    registry.close()
+    taken = backup.take(layout, tmp_path / "one", only=VAULT_ID)
+    assert b"chat:group:43" not in (taken.path / "registry.sqlite").read_bytes()
+    copied = Database.open(backup.take(layout, tmp_path / "all").path / "registry.sqlite", point_prefix="registry")
+    for table in ("audience_token", "audience_token_run"):
+        assert copied.query_one(f"SELECT count(*) FROM {table}") == (0,)
+    copied.close()
+    older = Database.open(layout.registry, point_prefix="registry")
+    with older.transaction(full=False, point="registry.token"):
+        forget_tokens(older)
+    assert older.query("SELECT * FROM audience_token") == older.query("SELECT * FROM audience_token_run") == []
+    older.close()
+
+
+def test_a_backup_that_is_taken_in_the_middle_of_an_erasure_does_not_bring_the_conversation_back(
+    tmp_path: Path,
+) -> None:
+    layout = house(tmp_path)
+    erasure.begin(layout.new_store(VAULT_ID), GROUP_PARTITION)
+    taken = backup.take(layout, tmp_path / "backup")
+    copy = empty(tmp_path)
+    backup.restore(taken.path, copy, BY)
+    store = copy.new_store(VAULT_ID)
+    assert not (store.root / erasure.NOTE_NAME).exists()
+    assert not store.partition(GROUP_PARTITION).exists()
+    assert not [path for path in store.root.rglob("*") if path.is_file() and b"plan is late" in path.read_bytes()]
+    with seated(copy) as desk:
+        assert desk.call("records", {}, partition=GROUP_PARTITION)["total"] == 0
+        assert desk.call("records", {})["total"]
+    assert not agreement_is_broken(store)
+
+
+def agreement_is_broken(store: StoreLayout) -> bool:
+    with peek(store.state_database) as database:
+        return not all(agreement(store, database, partition).whole for partition in partitions(database))
+
+
+def test_a_backup_of_before_an_erasure_brings_the_conversation_back_as_the_manual_says(tmp_path: Path) -> None:
+    layout = house(tmp_path)
+    taken = backup.take(layout, tmp_path / "backup")
+    erase(layout.new_store(VAULT_ID), GROUP_PARTITION, limits=ScanLimits(), git=True)
+    copy = empty(tmp_path)
+    backup.restore(taken.path, copy, BY)
+    with seated(copy) as desk:
+        assert desk.call("records", {}, partition=GROUP_PARTITION)["total"] == 1
 
 
 def test_a_store_that_cannot_be_copied_is_named_and_the_others_are_copied(tmp_path: Path) -> None:
