@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from actors.authority import NoteErasure, Permit
+from actors.authority import EndErased, NoteErasure, Permit
 from actors.replies import then
 from actors.resting import RestingStores, Waiting
 from actors.store.caretaker import EraseConversation, ExportConversation, LookAtConversation
@@ -78,7 +78,10 @@ class Conversations:
         )
 
     def erase(self, pending: Asking, request: EraseConversationRequest, permit: Permit, by: By) -> None:
-        """Leave nothing of it; the order stands in the audit before anything is done."""
+        """Leave nothing of it; the order stands in the audit before anything is done.
+
+        A barrier: when this is answered, whatever the outcome, no answer that was computed before leaves.
+        """
         vault_id, settings = permit.vault_id, self._settings_of(permit)
         partition = Partition(request.session)
         place = settings.layout, settings.limits, settings.git
@@ -99,10 +102,20 @@ class Conversations:
             then(noted, lambda _: erase(shown), failed)
 
         def erase(shown: JsonObject) -> None:
-            def erased(_: bool) -> None:
-                self._resting.release(vault_id, None, lambda: pending.succeed({**shown, "state": "erased"}))
+            def ended(proceed: Callable[[], None]) -> None:
+                # The store is let go first: a fence that a crash left taken is released by its opening.
+                barrier = self._authority.ask(
+                    EndErased(vault_id, partition), deadline=self._resting.within(NOTE_SECONDS)
+                )
+                self._resting.release(vault_id, None, lambda: then(barrier, lambda _: proceed(), pending.fail))
 
-            self._resting.cared_for(vault_id, EraseConversation(*place, partition), WORK_SECONDS, erased, failed)
+            self._resting.cared_for(
+                vault_id,
+                EraseConversation(*place, partition),
+                WORK_SECONDS,
+                lambda _: ended(lambda: pending.succeed({**shown, "state": "erased"})),
+                lambda error: ended(lambda: pending.fail(error)),
+            )
 
         look = LookAtConversation(*place, partition)
         self._resting.held(

@@ -1,7 +1,16 @@
 """Who may reach what: the authority publishes a view, and the gate decides from it at every step."""
 
 from actors.authority.assigning import MoveAgent
-from actors.authority.authority import Authority, AwaitView, BindAgent, EndRun, NoteErasure, ReadAudit, Reload
+from actors.authority.authority import (
+    Authority,
+    AwaitView,
+    BindAgent,
+    EndErased,
+    EndRun,
+    NoteErasure,
+    ReadAudit,
+    Reload,
+)
 from actors.authority.doctor import Examine, RebuildRegistry
 from actors.authority.gate import PermitGate
 from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants
@@ -19,6 +28,7 @@ __all__ = [
     "AwaitView",
     "BindAgent",
     "ChangeGrant",
+    "EndErased",
     "EndRun",
     "Examine",
     "ListGrants",

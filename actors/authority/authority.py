@@ -20,7 +20,7 @@ from actors.authority.doctor import Examine, RebuildRegistry, examination, made_
 from actors.authority.gate import PermitGate
 from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants, announce, change, listed
 from actors.authority.inventory import ListStores, inventory
-from actors.authority.permit import Permit, belongs_to, reaches_through
+from actors.authority.permit import Permit, belongs_to, leads_to, reaches_through
 from actors.authority.policy import Memberships, Policy, holder_of, memberships
 from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.tokens import ListTokens, MintToken, RevokeToken, TokenReader
@@ -28,6 +28,7 @@ from actors.authority.view import AuthorityView, Membership
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Request
 from messages.errors import Denied, InternalError, KnowledgeError, RevocationPending, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
+from messages.vocabulary import Partition
 from storage.layout import Layout, StoreLayout
 from storage.registry import Registry
 from storage.registry_audit import By
@@ -71,6 +72,14 @@ class NoteErasure(Request[bool]):
     agent: str
     session_id: str
     by: By
+
+
+@dataclass(frozen=True, slots=True)
+class EndErased(Request[bool]):
+    """A conversation was erased, or is going to be: no answer from before leaves, and this is a barrier."""
+
+    vault_id: str
+    partition: Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +194,19 @@ class Authority(GuardedActor):
                 subject: JsonObject = {"vaultId": vault_id, "agent": agent, "sessionId": session_id}
                 self._open().note("conversation.erase", subject, by)
                 return True
+            case EndErased(vault_id, partition):
+                self._gate.erase(vault_id, partition)
+                self._published = None  # a new epoch, though nobody's access has changed
+                self._publish()
+                return self._barrier(envelope, True)
             case ReadAudit(limit):
                 return {"rows": [*self._open().audit(limit=limit)]}
             case EndRun(run_id, by):
-                self._gate.end_run(run_id)
-                self._open().tokens.revoke_of_run(run_id, by)
-                self._publish()
+                try:
+                    self._gate.end_run(run_id)
+                finally:
+                    self._open().tokens.revoke_of_run(run_id, by)
+                    self._publish()
                 return self._barrier(envelope, {})
             case AnnounceSessions():
                 return announce(self._open(), self._read_policy(), message)
@@ -368,6 +384,8 @@ def _concerned_by(message: object) -> Callable[[Permit], bool]:
             return partial(reaches_through, agents=agents_of(message))
         case EndRun(run_id):
             return partial(belongs_to, run_id=run_id)
+        case EndErased(vault_id, partition):
+            return partial(leads_to, vault_id=vault_id, partition=partition)
         case _:
             return lambda permit: True
 

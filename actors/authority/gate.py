@@ -28,12 +28,15 @@ from actors.authority.view import (
     resolve_upkeep,
 )
 from messages.audience import Audience, AudienceToken, Caller, Conversation, originating
-from messages.errors import Denied, KnowledgeError, Restarting, StoreOpening
+from messages.errors import Denied, KnowledgeError, LimitExceeded, Restarting, StoreOpening
 from messages.operator import Operator, Scope
+from messages.vocabulary import Partition
 from storage.layout import StoreLayout
 
 SEEN_MAX: Final = 10_000
 """Conversations that are remembered between two renewals of the view."""
+ENDED_RUNS_MAX: Final = 100_000
+"""Runs that one process ends. None of them may be forgotten: an audience need not expire. About 20 MB."""
 
 
 def utc_now() -> datetime:
@@ -58,6 +61,7 @@ class PermitGate:
         self._tokens = itertools.count()
         self._epoch = 0
         self._ended_runs: frozenset[str] = frozenset()
+        self._erased: dict[tuple[str, Partition], int] = {}
         self._seen: dict[tuple[str, str], int] = {}
 
     # --- the authority's side -------------------------------------------------------------------------
@@ -79,9 +83,28 @@ class PermitGate:
         return self._ended_runs
 
     def end_run(self, run_id: str) -> None:
-        """Note that a run is over; in force with the next published view. Authority thread."""
+        """Note that a run is over; in force with the next published view. Authority thread.
+
+        Raises ``LimitExceeded`` beyond :data:`ENDED_RUNS_MAX`, rather than forget one whose audience may be used still.
+        """
         with self._changed:
+            if len(self._ended_runs) >= ENDED_RUNS_MAX and run_id not in self._ended_runs:
+                raise LimitExceeded(
+                    f"This process has ended {ENDED_RUNS_MAX} runs and can remember no more, so this one goes on; its "
+                    "tokens are revoked. Restart the owner, and mint audiences that expire.",
+                    field="runId",
+                    limit=ENDED_RUNS_MAX,
+                )
             self._ended_runs |= {run_id}
+
+    def erase(self, vault_id: str, partition: Partition) -> None:
+        """End every permit to a partition that was resolved so far: what was computed under it has been erased. In
+        force with the next published view, which must have a new epoch. Authority thread.
+
+        One number is kept for each erased partition.
+        """
+        with self._changed:
+            self._erased[vault_id, partition] = self._epoch
 
     def open(self) -> bool:
         """Whether a view is in force."""
@@ -217,6 +240,8 @@ class PermitGate:
         view = self._current()
         if view.epoch == permit.epoch and (permit.expires_at is None or self._now() < permit.expires_at):
             return
+        if permit.epoch <= self._erased.get((permit.vault_id, permit.partition), -1):
+            raise Denied("The conversation was erased while the call was under way.", reason="erased")
         holder = permit.audience
         match holder:
             case Upkeep():

@@ -73,3 +73,8 @@ def belongs_to(permit: Permit, run_id: str) -> bool:
     """Whether the holder of a permit is stale with the end of this run."""
     audience = permit.audience
     return not isinstance(audience, Upkeep | Inspection) and run_id in run_ids(audience)
+
+
+def leads_to(permit: Permit, vault_id: str, partition: Partition) -> bool:
+    """Whether it is a right to this partition."""
+    return (permit.vault_id, permit.partition) == (vault_id, partition)

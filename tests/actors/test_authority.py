@@ -19,6 +19,7 @@ from messages.errors import (
     AudienceStale,
     Denied,
     KnowledgeError,
+    LimitExceeded,
     Restarting,
     Sandboxed,
     StorageError,
@@ -201,6 +202,19 @@ def test_an_audience_that_expires_meanwhile_fails_at_the_next_check_of_the_same_
 def test_an_ended_run_is_remembered_by_the_gate(gate: Gate) -> None:
     gate.end_run("a")
     gate.end_run("b")
+    assert gate.ended_runs == {"a", "b"}
+
+
+def test_beyond_the_bound_a_run_is_refused_and_none_that_has_ended_is_forgotten(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.authority.gate.ENDED_RUNS_MAX", 2)
+    gate.end_run("a")
+    gate.end_run("b")
+    with pytest.raises(LimitExceeded) as refusal:
+        gate.end_run("c")
+    assert refusal.value.fields == {"field": "runId", "limit": 2}
+    gate.end_run("a")
     assert gate.ended_runs == {"a", "b"}
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from actors.authority import Permit
+from actors.runtime import PendingCall
 from host_bridge.bridge import KnowledgeBridge
-from messages.errors import Denied, InvalidArgument, KnowledgeError, NotFound, StorageError
+from messages.audience import Audience
+from messages.envelope import Call, Deadline
+from messages.errors import Denied, InvalidArgument, KnowledgeError, NotFound, StorageError, StoreOpening
 from messages.json_types import JsonObject, JsonValue
 from messages.operator import LOCAL_OPERATOR, Operator, parse_operator_call
 from messages.vocabulary import Partition
@@ -19,7 +25,7 @@ from storage import faults
 from tests.actors.test_operators import answer, listed
 from tests.kit.actors import eventually
 from tests.kit.leaks import nothing_left
-from tests.kit.store import GROUP, MAIN, only_store, open_bridge, remember, stores, total
+from tests.kit.store import GROUP, GROUP_PARTITION, MAIN, only_store, open_bridge, remember, stores, total
 
 SESSION = GROUP.session_id
 AGENTS = "agents: {list: [{id: main}, {id: research}]}"
@@ -39,9 +45,7 @@ def bridge(tmp_path: Path) -> Iterator[KnowledgeBridge]:
         yield opened
 
 
-def ask(
-    bridge: KnowledgeBridge, method: str, operator: Operator = LOCAL_OPERATOR, **params: JsonValue
-) -> JsonObject:
+def ask(bridge: KnowledgeBridge, method: str, operator: Operator = LOCAL_OPERATOR, **params: JsonValue) -> JsonObject:
     return answer(bridge.operate(parse_operator_call(f"operator.{method}", params, peer=operator)))
 
 
@@ -215,3 +219,85 @@ def answered(bridge: KnowledgeBridge) -> bool:
     except KnowledgeError:
         return False
     return True
+
+
+# --- a barrier -------------------------------------------------------------------------------------------------------
+
+
+def asked(bridge: KnowledgeBridge, audience: Audience) -> PendingCall:
+    """A call whose answer is computed and not handed over."""
+    pending = bridge.submit(Call("knowledge_records", {}, audience, Deadline.after(20)))
+    assert isinstance(pending, PendingCall)
+    pending.wait()
+    return pending
+
+
+def served(bridge: KnowledgeBridge, audience: Audience) -> bool:
+    """Whether the store answers; while it rests it says so."""
+    try:
+        return total(bridge, audience) == 1
+    except StoreOpening:
+        return False
+
+
+def test_an_answer_that_was_computed_before_an_erasure_never_leaves_after_it(bridge: KnowledgeBridge) -> None:
+    ours, owners = asked(bridge, GROUP), asked(bridge, MAIN)
+    ask(bridge, "eraseConversation", session=SESSION)
+    left: list[JsonObject] = []
+    with pytest.raises(Denied) as refusal:
+        ours.deliver(left.append)
+    assert (refusal.value.fields["reason"], refusal.value.retry, left) == ("erased", "never", [])
+    owners.deliver(left.append)
+    assert left[0]["total"] == 1, "nobody else's is held up"
+    assert total(bridge, GROUP) == 0, "the conversation goes on, from nothing"
+    remember(bridge, "Again.", 9, GROUP)
+    assert total(bridge, GROUP) == 1
+
+
+def test_an_erasure_is_answered_only_when_no_answer_from_before_is_being_handed_over(bridge: KnowledgeBridge) -> None:
+    ours = asked(bridge, GROUP)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def hand_over(answer: JsonObject) -> None:
+        inside.set()
+        assert go_on.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        delivered = pool.submit(ours.deliver, hand_over)
+        assert inside.wait(20)
+        erased = pool.submit(ask, bridge, "eraseConversation", session=SESSION)
+        eventually(lambda: not only_store(bridge.state_dir).partition(GROUP_PARTITION).exists())
+        eventually(lambda: served(bridge, MAIN))
+        assert not erased.done()
+        go_on.set()
+        delivered.result(20)
+        assert erased.result(20)["state"] == "erased"
+
+
+def test_an_erasure_that_is_decided_and_stops_half_way_is_a_barrier_too(bridge: KnowledgeBridge) -> None:
+    ours = asked(bridge, GROUP)
+
+    def full(point: str) -> None:
+        if point == "erase.files":
+            raise OSError(28, "No space left on device")
+
+    with faults.installed(full):
+        error = refused(bridge, "eraseConversation", session=SESSION)
+    assert error.retry == "unknown"
+    with pytest.raises(Denied):
+        ours.deliver(lambda answer: None)
+
+
+def test_a_save_that_was_accepted_under_a_right_from_before_is_refused_after_an_erasure(
+    bridge: KnowledgeBridge,
+) -> None:
+    gate = bridge._runtime.gate
+    before = gate.resolve(GROUP, write=True)
+    assert isinstance(before, Permit)
+    ask(bridge, "eraseConversation", session=SESSION)
+    with pytest.raises(Denied), gate.fence(before):
+        raise AssertionError("it was let in")
+    after = gate.resolve(GROUP, write=True)
+    assert isinstance(after, Permit)
+    with gate.fence(after):
+        pass

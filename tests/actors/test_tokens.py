@@ -423,6 +423,18 @@ def test_a_run_that_ends_takes_its_tokens_along_for_good(tmp_path: Path) -> None
         assert [row.get("runId") for row in rows if row["action"] == "token.revoke"] == ["run 1", "run 1"]
 
 
+def test_a_run_beyond_the_bound_is_refused_and_its_tokens_end_all_the_same(
+    bridge: KnowledgeBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("actors.authority.gate.ENDED_RUNS_MAX", 1)
+    token, _ = minted(bridge, OwnerPrivate("main", run_id="run 2"))
+    bridge.end_run("run 1")
+    with pytest.raises(LimitExceeded):
+        bridge.end_run("run 2")
+    assert reason_of(bridge, token) == "token_revoked"
+    assert isinstance(failure(bridge, "status", {}, OwnerPrivate("main", run_id="run 1")), AudienceStale)
+
+
 def test_tokens_are_minted_revoked_and_listed_within_the_operators_role(bridge: KnowledgeBridge) -> None:
     token, token_id = minted(bridge)
     minted(bridge, OwnerPrivate("research"))

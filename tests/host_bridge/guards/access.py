@@ -117,6 +117,13 @@ def answered_after_its_run(world: World) -> str:
     return read_then(world, replace(MAIN, run_id=run), lambda: world.bridge.end_run(run))
 
 
+def answered_after_its_erasure(world: World) -> str:
+    chat = Conversation("main", "chat:passing", str(uuid.uuid4()))
+    world.call("remember", {**remembering(f"{SECRET} was said."), "requestId": str(uuid.uuid4())}, chat)
+    erased: JsonObject = {"agent": "main", "session": chat.session_id, "discardGit": True}
+    return read_then(world, chat, lambda: world.bridge.ask("operator.eraseConversation", erased))
+
+
 def run_ended_during_hand_over(world: World) -> str:
     """The bytes are being handed over when the run ends: what the end is told meanwhile."""
     run = str(uuid.uuid4())
@@ -169,6 +176,7 @@ GUARDS: Final = [
     Guard("writes enabled", patched("actors.authority.view._require_writes_enabled", lambda view, write: None)),
     Guard("permit stands", patched("actors.authority.gate.PermitGate.check", lambda self, permit, *, write: None)),
     Guard("permit equal", patched("actors.authority.permit.Permit.covers", lambda self, other, *, write: True)),
+    Guard("erased since", patched("actors.authority.gate.PermitGate.erase", lambda self, vault_id, partition: None)),
     Guard("commit fence", patched("actors.authority.gate.PermitGate.fence", lambda self, permit, left: nullcontext())),
     Guard("read lease", patched("actors.authority.gate.PermitGate.lease", lambda self, permit: nullcontext())),
     Guard("barrier", patched("actors.authority.authority.Authority._barrier", lambda self, envelope, answer: answer)),
@@ -229,6 +237,7 @@ ATTEMPTS: Final = [
     Attempt(("read lease",), "answer after the end of its run", answered_after_its_run, "audience_stale"),
     Attempt(("read lease",), "end of a run during the hand-over", run_ended_during_hand_over, "revocation_pending",
             reached=lambda told: told.startswith("ended ")),
+    Attempt(("erased since",), "answer after an erasure", answered_after_its_erasure, "denied"),
     Attempt(("authority alive",), "answer without an authority", answered_without_an_authority, "restarting"),
     Attempt(("operator's scope",), "no scope", asks("operator.records", Operator("nobody", frozenset())), "denied"),
     Attempt(("operator's role",), "another's agent", asks("operator.records", ROLE, agent="research"), "denied"),
