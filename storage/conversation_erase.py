@@ -15,7 +15,7 @@ from messages.errors import KnowledgeError, PublicationPending, StorageError
 from messages.json_types import JsonObject
 from messages.vocabulary import Partition
 from storage import erasure, files
-from storage.conversation_export import require_partition
+from storage.conversation_export import DEPTH_MAX, require_partition
 from storage.git.ownership import Others, others
 from storage.layout import StoreLayout
 from storage.session import StoreSession
@@ -100,8 +100,10 @@ def erase(layout: StoreLayout, partition: Partition, *, limits: ScanLimits, git:
         ) from error
 
 
-def _on_disk(folder: int, path: str) -> tuple[int, int]:
-    """Files and bytes below a folder."""
+def _on_disk(folder: int, path: str, depth: int = 0) -> tuple[int, int]:
+    """Files and bytes below a folder, as far as an export would reach."""
+    if depth > DEPTH_MAX:
+        return 0, 0
     try:
         below = files.open_folder(folder, path, at="erase.count")
     except OSError:
@@ -110,7 +112,7 @@ def _on_disk(folder: int, path: str) -> tuple[int, int]:
     try:
         for entry in files.list_folder(below, at="erase.count"):
             if entry.kind == "folder":
-                inner = _on_disk(below, entry.name)
+                inner = _on_disk(below, entry.name, depth + 1)
                 number, size = number + inner[0], size + inner[1]
                 continue
             status = files.stat_entry(below, entry.name, at="erase.count")

@@ -46,6 +46,8 @@ from storage.trees import remove_tree
 
 FORMAT: Final = "knowledge-export-v1"
 _STAGED: Final = ".kr-exporting-"
+DEPTH_MAX: Final = 64
+"""Folders below one another. Records lie at most 8 deep; more than this is nobody's filing."""
 
 FAULT_POINTS: Final = (
     ("export.look", "looking at the place of an export, or at what is exported"),
@@ -176,7 +178,7 @@ def _export(
             head: JsonObject = {"format": FORMAT, "vaultId": session.vault_id, "agent": agent}
             head |= {"sessionId": partition.session_id, "exportedAt": format_instant(at), **shown}
             writer.put(root, "", "export.json", orjson.dumps(head, option=orjson.OPT_INDENT_2) + b"\n")
-            sums = "".join(f"{digest}  {path}\n" for path, digest in sorted(writer.sums.items()))
+            sums = "".join(_sum_line(path, digest) for path, digest in sorted(writer.sums.items()))
             writer.put(root, "", "SHA256SUMS", os.fsencode(sums))
             files.fsync(root, at="export.sync")
         finally:
@@ -228,6 +230,13 @@ class _Writer:
                 continue  # what is not complete yet is no part of the partition
             below = f"{path}/{entry.name}"
             if entry.kind == "folder":
+                if below.count("/") > DEPTH_MAX:
+                    raise StorageError(
+                        f"A folder of the conversation lies more than {DEPTH_MAX} folders deep; move it up, then "
+                        "export again. Nothing was left.",
+                        reason="depth",
+                        retry="never",
+                    )
                 self.make(root, below)
                 inner = files.open_folder(source, entry.name, at="export.look")
                 try:
@@ -307,6 +316,12 @@ def _place(parent: int, staged: str, name: str) -> None:
     files.fsync(parent, at="export.sync")
 
 
+def _sum_line(path: str, digest: str) -> str:
+    """As ``sha256sum`` writes it: a name with a line break must not be read as a line of its own."""
+    shown = path.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"{'' if shown == path else chr(92)}{digest}  {shown}\n"
+
+
 def _count(db: Database, partition: Partition) -> int:
     row = db.query_one(
         "SELECT count(*) FROM record r JOIN catalogue_partition p ON p.id = r.partition WHERE p.key = ?",
@@ -356,4 +371,4 @@ def _refused(message: str, reason: str) -> InvalidArgument:
     return InvalidArgument(message, field="path", reason=reason)
 
 
-__all__ = ["FORMAT", "Exported", "export_conversation", "plan_export", "require_partition"]
+__all__ = ["DEPTH_MAX", "FORMAT", "Exported", "export_conversation", "plan_export", "require_partition"]

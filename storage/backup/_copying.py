@@ -5,6 +5,7 @@ Every path is relative to an open root, and no link is followed below it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -49,6 +50,11 @@ def walk(root: Path, skip: Callable[[str], bool] = lambda path: False) -> Iterat
                 found = sorted((entry.name, entry.stat(follow_symlinks=False)) for entry in names)
         except FileNotFoundError:
             continue  # it went while we walked
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            yield Walked(folder, 0, "lies too deep")
+            continue
         for name, status in found:
             path = f"{folder}/{name}" if folder else name
             if skip(path):

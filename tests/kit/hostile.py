@@ -6,12 +6,17 @@ For reads, which must answer whatever lies in the files (decisions.md section 2,
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from messages.json_types import JsonObject
 from messages.vocabulary import PRIVATE
+from storage import files
 from storage.records._fields import ENVELOPE, OF_KIND
+from storage.trees import remove_tree
 from tests.kit.store import claim_file, page_file, record_file, request_id
 
 _OF_KIND: Final = dict.fromkeys(key for of_kind in OF_KIND.values() for key in of_kind)
@@ -83,3 +88,26 @@ def _sound(kind: str, record_id: str) -> dict[str, str]:
     written = record_file(kind, record_id, f"T {record_id}", "", PRIVATE, "2026-10-01T10:00:00.000Z", keys)
     lines = written.split("---\n")[1].splitlines()
     return dict(line.split(": ", 1) for line in lines)
+
+
+@contextmanager
+def nested(folder: Path, depth: int = 1_500) -> Iterator[None]:
+    """Folders one in the other, more than a path can name; gone again afterwards, since little else removes them."""
+    nest(folder, depth)
+    try:
+        yield
+    finally:
+        above = files.open_root(folder, at="erase.look")
+        remove_tree(above, "deep", at="erase.files")
+        files.close(above)
+
+
+def nest(folder: Path, depth: int = 1_500) -> None:
+    """Folders one in the other."""
+    above = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("deep", dir_fd=above)
+        below = os.open("deep", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = below
+    os.close(above)

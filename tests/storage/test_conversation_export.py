@@ -19,6 +19,7 @@ from storage.conversation_export import FORMAT, Exported, export_conversation, p
 from storage.faults import installed
 from storage.layout import Layout
 from storage.session import StoreSession
+from tests.kit.hostile import nested
 from tests.kit.store import GROUP_PARTITION, NOON, VAULT_ID, Desk, items_of
 
 WORD = "Zebrafish"
@@ -255,3 +256,26 @@ def test_an_export_says_what_it_wrote(desk: Desk, tmp_path: Path) -> None:
     assert shown["path"] == str(tmp_path / "chat")
     assert done.files == len(found) - 2, "all but the two that name the others"
     assert done.bytes == sum(len(data) for name, data in found.items() if name not in ("export.json", "SHA256SUMS"))
+
+
+def test_names_with_line_breaks_backslashes_and_other_bytes_are_checked_as_sha256sum_does(
+    desk: Desk, tmp_path: Path
+) -> None:
+    names = (b"a\nb", b"c\\d", b"e\rf", b"\xff", b"0" * 64 + b"  g")
+    for name in names:
+        (desk.folder(GROUP_PARTITION) / os.fsdecode(name)).write_bytes(name)
+    target = tmp_path / "chat"
+    export(desk, target)
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=target, check=True)
+    (target / "files" / "a\nb").write_bytes(b"other")
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=target, check=False, capture_output=True
+    )
+    assert checked.returncode == 1
+
+
+def test_folders_without_end_are_refused_and_nothing_is_left(desk: Desk, tmp_path: Path) -> None:
+    with nested(desk.folder(GROUP_PARTITION)), pytest.raises(StorageError) as refusal:
+        export(desk, tmp_path / "chat")
+    assert refusal.value.fields["reason"] == "depth"
+    assert not [path.name for path in tmp_path.iterdir() if "chat" in path.name or "export" in path.name]

@@ -24,6 +24,7 @@ from storage.session import StoreSession
 from storage.state import git_queue, history
 from storage.vault import ScanLimits
 from tests.actors.test_operators import listed
+from tests.kit.hostile import nest
 from tests.kit.store import GROUP_PARTITION, VAULT_ID, Desk, items_of, request_id
 
 SECRET = b"Zebrafish"
@@ -244,6 +245,28 @@ def test_a_decision_that_cannot_be_read_keeps_the_store_closed_and_says_so(store
         StoreSession.open(store, limits=LIMITS)
     assert refusal.value.fields["reason"] == "erasure_note"
     assert traces(store.root, SECRET)
+
+
+def test_hostile_names_links_and_folders_without_end_are_removed_and_nothing_that_they_lead_to(
+    store: StoreLayout, tmp_path: Path
+) -> None:
+    """Undone half-way it would keep the whole store closed."""
+    folder, outside = store.partition(GROUP_PARTITION), tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept.md").write_text("Kept.")
+    note = next(store.partition(PRIVATE).rglob("*.md"))
+    (folder / "link").symlink_to(outside)
+    (folder / "claims" / "note.md").symlink_to(outside / "kept.md")
+    os.link(note, folder / "hard.md")
+    os.mkfifo(folder / "fifo.md")
+    (folder / os.fsdecode(b"\xff\n.md")).write_bytes(SECRET)
+    nest(folder)
+    text = note.read_bytes()
+    assert look(store, GROUP_PARTITION, limits=LIMITS, git=True).records == 3
+    erase(store, GROUP_PARTITION, limits=LIMITS, git=True)
+    assert traces(store.root, SECRET) == []
+    assert not folder.exists()
+    assert ((outside / "kept.md").read_text(), note.read_bytes()) == ("Kept.", text)
 
 
 def test_a_folder_of_conversations_that_is_a_link_is_not_followed(store: StoreLayout, tmp_path: Path) -> None:

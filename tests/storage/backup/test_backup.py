@@ -38,6 +38,7 @@ from storage.state import journal
 from storage.state.connection import Database
 from storage.state.upkeep import partitions
 from storage.vault import ScanLimits
+from tests.kit.hostile import nested
 from tests.kit.store import GROUP_PARTITION, VAULT_ID, Desk, page_file, request_id, write_note
 from tests.kit.unsynced import without_syncs
 from tests.storage.backup.house import BY, answers, attaching, hashes, house, make_house, seated, vault_hashes
@@ -337,6 +338,14 @@ def test_a_damaged_or_missing_original_a_link_and_a_hard_link_are_named(tmp_path
     assert ("original_changed", plan.relative_to(private).as_posix()) in found
     assert ("original_missing", excerpts[0].relative_to(private).as_posix()) in found
     assert {("left_out", "link.txt"), ("left_out", "picture.txt"), ("left_out", "second.txt")} <= found
+
+
+def test_folders_without_end_are_left_out_and_named_and_the_rest_is_taken(tmp_path: Path) -> None:
+    layout = house(tmp_path)
+    with nested(layout.new_store(VAULT_ID).partition(GROUP_PARTITION)):
+        taken = backup.take(layout, tmp_path / "backup")
+    assert [finding.code for finding in taken.findings if "/deep" in finding.path] == ["left_out"]
+    backup.restore(taken.path, empty(tmp_path), BY, dry_run=True)
 
 
 def test_a_note_that_nobody_has_looked_at_yet_is_in_the_backup(tmp_path: Path) -> None:
