@@ -19,9 +19,9 @@ from typing import Final
 
 import apsw
 
-from messages.errors import FailedClosed, KnowledgeError
+from messages.errors import FailedClosed, KnowledgeError, StoreUnavailable
 from messages.json_types import JsonObject
-from storage import git
+from storage import erasure, git
 from storage.backup import Progress
 from storage.faults import effect
 from storage.layout import Layout, StoreLayout
@@ -257,9 +257,28 @@ def _store(vault_id: str, store: StoreLayout, *, owned: bool, whole: bool) -> It
         }
         yield Defect(state, f"{why}.", mends.get(state, "check the disk and the rights on the file"), about)
         return
+    yield from _erasure(store, about)
     yield from _halves(vault_id, store, about)
     if whole:
         yield from _parts(vault_id, store, about)
+
+
+def _erasure(store: StoreLayout, about: Mapping[str, str]) -> Iterator[Defect]:
+    """An erasure that a crash cut short."""
+    try:
+        partition = erasure.decided(store)
+    except (StoreUnavailable, OSError) as error:
+        what = getattr(error, "message", str(error))
+        mend = "remove erasing.json, then erase the conversation again"
+        yield Defect("erasure_unreadable", f"The store does not open: {what}", mend, about)
+        return
+    if partition is not None:
+        yield Defect(
+            "erasure_unfinished",
+            f"The erasure of the conversation {partition.session_id} is decided and not finished.",
+            "nothing to do: the store's next opening finishes it; where that fails, see owner.log",
+            about,
+        )
 
 
 def _missing(vault_id: str, part: str, about: Mapping[str, str]) -> Defect:

@@ -123,6 +123,16 @@ def finish(state: StoreState) -> Partition | None:
         files.close(folder)
 
 
+def decided(layout: StoreLayout) -> Partition | None:
+    """The conversation whose erasure is decided and not finished. Raises ``OSError``, ``StoreUnavailable`` (the note
+    cannot be read, so that the store does not open). Changes nothing."""
+    folder = files.open_root(layout.root, at="erase.look")
+    try:
+        return _decided(folder)
+    finally:
+        files.close(folder)
+
+
 def _decided(folder: int) -> Partition | None:
     try:
         data, _ = files.read_file(folder, NOTE_NAME, limit=NOTE_MAX_BYTES, at="erase.note.read")
@@ -225,4 +235,4 @@ def copies(layout: StoreLayout) -> tuple[str, ...]:
     return tuple(found)
 
 
-__all__ = ["begin", "copies", "finish"]
+__all__ = ["begin", "copies", "decided", "finish"]

@@ -18,10 +18,11 @@ import pytest
 
 from host_bridge.cli import exits, main
 from messages.json_types import JsonObject
+from storage import erasure
 from storage.layout import Layout, StoreLayout
 from storage.registry import Isolated, Registry
 from storage.session import StoreSession
-from tests.kit.store import VAULT_ID
+from tests.kit.store import GROUP_PARTITION, VAULT_ID
 from tests.kit.unsynced import without_syncs
 from tests.storage.backup.house import answers, house
 
@@ -72,6 +73,10 @@ def codes(report: JsonObject) -> list[str]:
 
 def store_of(layout: Layout) -> StoreLayout:
     return layout.new_store(VAULT_ID)
+
+
+def note_of(layout: Layout) -> Path:
+    return store_of(layout).root / erasure.NOTE_NAME
 
 
 # --- the worlds ------------------------------------------------------------------------------------------------------
@@ -176,6 +181,8 @@ WORLDS = (
     World("missing database", lambda at: store_of(at).state_database.unlink(), "database_lost", "knowledge repair"),
     World("newer database", lambda at: sql(store_of(at).state_database, "PRAGMA user_version = 99"), "newer_format",
           "newer version"),
+    World("unreadable erasure", lambda at: note_of(at).write_text("{"), "erasure_unreadable", "again"),
+    World("unfinished erasure", lambda at: erasure.begin(store_of(at), GROUP_PARTITION), "erasure_unfinished", "next"),
     World("missing manifest", lambda at: store_of(at).manifest.unlink(), "manifest_missing", "store adopt"),
     World("torn manifest", lambda at: store_of(at).manifest.write_text("{"), "manifest_missing", "store adopt"),
     World("another store's manifest", other_manifest, "foreign", "put back"),
