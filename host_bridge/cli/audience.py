@@ -8,7 +8,7 @@ import uuid
 
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
-from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir
+from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir, what_to_do
 from host_bridge.cli.stores import rows_of
 from host_bridge.owner.client import OwnerError
 
@@ -44,7 +44,7 @@ def run(arguments: Sequence[str]) -> int:
         return _revoke(rest)
     if name == "list":
         return _list(rest)
-    raise UsageError("say what to do: mint, revoke or list")
+    raise what_to_do(name, ("mint", "revoke", "list"))
 
 
 def _mint(arguments: Sequence[str]) -> int:

@@ -10,7 +10,7 @@ import uuid
 
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
-from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir
+from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir, what_to_do
 from host_bridge.cli.stores import rows_of
 from host_bridge.owner.client import OwnerError
 
@@ -35,7 +35,9 @@ def run(arguments: Sequence[str]) -> int:
         return _done(options, "access.grants.list", {})
     if name == "grant":
         options = parse(rest, _OPTIONS, words=2)
-        if len(options.words) != 2 or options.words[1] not in _ACCESS:
+        if len(options.words) == 2 and options.words[1] not in _ACCESS:
+            raise UsageError(f"the access is read or read-save, not {options.words[1]!r}")
+        if len(options.words) != 2:
             raise UsageError(
                 "name the conversation's session key and the access, as in: knowledge conversation grant --agent main "
                 "chat:group:42 read"
@@ -50,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         return _export(rest)
     if name == "erase":
         return _erase(rest)
-    raise UsageError("say what to do: list, grant, revoke, export or erase")
+    raise what_to_do(name, ("list", "grant", "revoke", "export", "erase"))
 
 
 def _erase(arguments: Sequence[str]) -> int:

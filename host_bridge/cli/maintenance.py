@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
-from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir
+from host_bridge.cli.options import STATE_DIR, parse, state_dir, what_to_do
 from host_bridge.owner.client import Connection, Lost, OwnerError, reach
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
         return _run(rest)
     if name == "status":
         return _status(rest)
-    raise UsageError("say what to do: run or status")
+    raise what_to_do(name, ("run", "status"))
 
 
 def _run(arguments: Sequence[str]) -> int:

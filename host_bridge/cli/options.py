@@ -93,6 +93,16 @@ def _suggestion(name: str, known: Mapping[str, bool]) -> str:
     return near(name, known) or (f"; it takes {', '.join(known)}" if known else "")
 
 
+def what_to_do(name: str, known: Sequence[str], others: Mapping[str, str] | None = None) -> UsageError:
+    """What to say of a first word that none of ``known`` is; ``others`` has commands that take some other words."""
+    choice = f"{', '.join(known[:-1])} or {known[-1]}"
+    if not name or name.startswith("-"):
+        return UsageError(f"say what to do{' first' if name else ''}: {choice}")
+    if others is not None and name in others:
+        return UsageError(f"there is no {name!r} here; that is `{others[name]}`, and here it is {choice}")
+    return UsageError(f"there is no {name!r} here{near(name, known)}; it is {choice}")
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """`` (did you mean ...?)`` where one of the known words looks like the name, else nothing."""
     import difflib  # loaded by those who mistyped only

@@ -7,7 +7,7 @@ import uuid
 
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
-from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir
+from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir, what_to_do
 from host_bridge.owner.client import OwnerError
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from messages.json_types import JsonObject
 
 _DEADLINE_MS = 600_000
+_OF_STORES = {word: f"knowledge stores {word}" for word in ("list", "show", "share", "join", "own", "audit")}
 _AGENT = {**STATE_DIR, "--agent": True, "--json": False}
 
 
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
         return _relocate(rest)
     if name == "release":
         return _release(rest)
-    raise UsageError("say what to do: accept-deletions, adopt, relocate or release")
+    raise what_to_do(name, ("accept-deletions", "adopt", "relocate", "release"), _OF_STORES)
 
 
 def _accept_deletions(arguments: Sequence[str]) -> int:

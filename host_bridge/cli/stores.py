@@ -6,7 +6,7 @@ import uuid
 
 from host_bridge.cli import exits, output
 from host_bridge.cli.asking import ask
-from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir
+from host_bridge.cli.options import STATE_DIR, UsageError, parse, state_dir, what_to_do
 from host_bridge.owner.client import OwnerError
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ _DEADLINE_MS = 60_000
 _AGENTS_MAX = 1_000
 _JSON = {**STATE_DIR, "--json": False}
 _AGENT = {**_JSON, "--agent": True}
+_OF_STORE = {word: f"knowledge store {word}" for word in ("accept-deletions", "adopt", "relocate", "release")}
 _USE = {
     "used": "in use",
     "unused": "unused: its agent uses a named store",
@@ -32,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     actions = {"list": _list, "show": _show, "share": _share, "join": _join, "own": _own, "audit": _audit}
     if name not in actions:
-        raise UsageError("say what to do: list, show, share, join, own or audit")
+        raise what_to_do(name, tuple(actions), _OF_STORE)
     return actions[name](rest)
 
 

@@ -192,13 +192,22 @@ def test_an_unknown_option_is_answered_with_the_one_that_was_meant() -> None:
     [
         (["inspekt"], "'inspekt' (did you mean inspect?). Try: knowledge --help"),
         (["inspect", "histroy"], "'histroy' (did you mean history?). Try: knowledge help inspect"),
+        (["conversation", "grnt"], "'grnt' here (did you mean grant?); it is list, grant, revoke, export or erase."),
+        (["audience", "mnit"], "(did you mean mint?); it is mint, revoke or list. Try: knowledge help audience"),
+        (["maintenance", "rnu"], "(did you mean run?); it is run or status. Try: knowledge help maintenance"),
+        (["store", "relocat"], "(did you mean relocate?)"),
+        (["stores", "shwo"], "(did you mean show?)"),
+        (["store", "list"], "there is no 'list' here; that is `knowledge stores list`, and here it is"),
+        (["stores", "adopt"], "there is no 'adopt' here; that is `knowledge store adopt`, and here it is"),
+        (["stores", "--json", "list"], "say what to do first: list, show,"),
+        (["conversation", "grant", "chat:1", "write"], "the access is read or read-save, not 'write'. Try"),
         (["status", "--jsno"], "--jsno here (did you mean --json?). Try: knowledge help status"),
     ],
 )
 def test_a_word_that_was_mistyped_is_answered_with_the_one_that_was_meant(
     warm: Home, words: list[str], meant: str
 ) -> None:
-    assert warm.run(*words).stderr.decode().rstrip().endswith(meant)
+    assert meant in warm.run(*words).stderr.decode()
 
 
 def test_a_view_that_is_like_none_is_answered_with_all(warm: Home) -> None:
