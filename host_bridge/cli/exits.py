@@ -6,8 +6,8 @@
 2      the command line cannot be understood
 3      refused: the same request will be refused again (bad arguments, no access, stale fence, not found ...)
 4      unavailable, and nothing ran: the same command may succeed later (busy, starting, deadline in the queue)
-5      no answer, and it may have run: repeat it with the same requestId
-6      doctor found something that a person must look after
+5      no answer, and it may have run: look before you repeat it; a call is repeated with the same requestId
+6      doctor, backup or repair: there is something left that a person must look after
 130    interrupted
 =====  ===================================================================================================
 """

@@ -12,20 +12,20 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge call TOOL '{...}'        call one tool, as the agent would
   knowledge status                   is an owner running, how is it, and what should you know?
   knowledge inspect ...              look into a store: recent, search, one record, history, activity, vocabulary
-  knowledge adopt PATH...            make pages of plain Markdown files in the vault
-  knowledge stores ...               which agent uses which store; share one, join one, go back to one's own
+  knowledge adopt PATH...            make pages of plain Markdown files that lie in the vault
+  knowledge stores ...               who uses which store: list, share one, join one, go back to one's own
   knowledge conversation ...         which conversations read an agent's memory; export or erase one's own
   knowledge audience ...             signed tokens that stand for a caller: mint, revoke, list
   knowledge doctor                   what is wrong, whatever is broken, and the command that mends it
   knowledge backup DEST              copy every store, verified, while agents go on
   knowledge repair                   mend stores: a lost database, missing files, a damaged index or .git
   knowledge restore SRC              put a backup into an empty state directory, or prove that it is sound
-  knowledge store ...                what only a person may decide: move a store, adopt a vault, accept deletions
+  knowledge store ...                decide about one store: move it, adopt its vault as it is, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
   knowledge skills                   procedures for agents: list them, or copy them into a folder
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
-  knowledge help COMMAND             options, examples and exit statuses of one command
+  knowledge help COMMAND             options, examples and exit statuses of one command (also COMMAND --help)
   knowledge help TOOL                arguments of one tool, with an example; `knowledge help call` lists them
   knowledge --version
 
@@ -53,7 +53,8 @@ knowledge adopt PATH... - make pages of plain Markdown files that lie in the vau
 
 Each file gets the envelope that a record needs: an id, a title (its first heading, else its name) and a type (by its
 folder, else note). Every byte of its text stays; a frontmatter keeps its keys and comments. All files or none. PATH is
-a file of the agent's private folder, or a path below that folder as `knowledge status` shows it.
+a file of the agent's private folder, or a path below that folder as `knowledge status` shows it. For a whole vault
+that does not fit its database there is another command: `knowledge store adopt`.
 
   --type T                       the page type, instead of the one that the folder suggests
   --agent A                      whose vault (default: the first agent of the configuration)
@@ -69,8 +70,9 @@ knowledge audience revoke ID                         end a token before its time
 knowledge audience list [--agent A] [--limit N]      the tokens that have not expired, and those that were revoked
 
 A token is for a program that speaks for a caller and is not trusted to name one: it gives exactly that caller's access,
-until it expires, is revoked, or its run ends. Over JSON-RPC it stands in the place of the `audience`. It is good for
-this state directory only. `mint` prints the token alone on stdout; it is kept nowhere, and nothing shows it again.
+until it expires, is revoked, or its run ends. Over JSON-RPC it stands in the place of the `audience`, as shown below.
+It is good for this state directory only. `mint` prints the token alone on stdout; it is kept nowhere, and nothing shows
+it again.
 When `revoke` answers, nothing under the token is saved or answered any more. `knowledge stores audit` has both.
 
   --agent A                      the owner of agent A (list: only the tokens of A)
@@ -87,6 +89,10 @@ Examples:
   knowledge audience mint --agent main --for 12h
   knowledge audience mint --agent main --conversation chat:group:42 --session 3f0c6a5e-8c1d-4d4a-9a53-1f0f3a2b4c5d
   knowledge audience list --json
+
+How it is used, in one line to `knowledge serve --stdio`:
+  {{"jsonrpc": "2.0", "id": 1, "method": "tools.call", "params":
+      {{"audience": "eyJ...", "tool": "knowledge_grep", "arguments": {{"query": "ships"}}}}}}
 """,
     "backup": f"""\
 knowledge backup DEST                 copy every store, while agents go on, into the new folder DEST
@@ -133,7 +139,8 @@ A group or channel has a memory of its own. A grant opens the agent's private on
 key, and to every session whose key goes on after it with a colon; the most specific grant counts. It holds at once. A
 grant that is taken back stops what follows; it cannot take back what was read.
 
-export: SESSION is the conversation's UUID, the name of its folder below conversations/ in the vault. DIR gets its files
+export: SESSION is the conversation's UUID, the name of its folder below conversations/ in the vault (`knowledge
+status` shows where that lies), not its key. DIR gets its files
 as they are, its history with every text, and SHA256SUMS; it must not exist yet. The store waits meanwhile.
 erase: its records, revisions, evidence, receipts and index go, and cannot be brought back; nothing else does, nor
 what it saved under a grant, which lies in the private memory. The local Git history is made anew without it:
@@ -168,7 +175,8 @@ knowledge doctor rebuild WORD... --yes    make a lost registry anew from the sto
 
 Looking reads only, starts no owner, and works whatever is broken: configuration, registry, a database, a folder
 that is gone. Where an owner runs, it is asked, and names stores that it took out of service. --store ID looks at one
-store in all its parts: every file against catalogue and history, the keyword indexes, Git (when no owner runs).
+store in all its parts: every file against catalogue and history, the keyword indexes, Git (when no owner runs). Without
+it no note is read: one that is gone or cut short, or damage of Git, is found with --store only.
 
 The registry says whose each store is; when registry.sqlite is missing, emptied or damaged
 while stores exist, nothing is served, and putting it back from a backup is best. Without one, `rebuild` makes a new
@@ -288,7 +296,8 @@ Every byte is verified before anything is in place, and a file that differs, is 
 name. Records, history and receipts are those of the backup. A knowledge.yaml that is there already stays. To replace a
 state directory, move its `knowledge` folder away first; nothing is ever overwritten.
 
-  --dry-run                      verify everything; write nothing
+  --dry-run                      verify everything; write nothing. While your own state directory is in use, name a
+                                 new one: --state-dir ~/new
   --json                         one compact line
 {_STATE}
 
@@ -347,10 +356,13 @@ knowledge store adopt [--agent A] --yes        take the vault as it is, when it 
 knowledge store relocate ID PATH               move a store's folder; PATH must not exist yet
 knowledge store release ID                     put a store back into service that was taken out of it
 
+These decide about one store that is there. Which agent uses which store: `knowledge stores`.
+
 accept-deletions: when most of a partition is gone at once (a disk that is not mounted, an emptied folder), nothing is
 recorded until you say so. Putting the files back needs no command.
 adopt: for a store that says vault_older_than_database, database_older_than_vault, checkpoint_conflict or
-manifest_missing. Restoring the half that matches is the other way. Nothing that history holds is lost.
+manifest_missing. Restoring the half that matches is the other way. Nothing that history holds is lost. To make
+pages of plain Markdown files: `knowledge adopt`.
 relocate: by rename on one disk, else as a copy that is compared with its original before that goes. `knowledge status`
 shows the ID. For a folder that you moved by hand, name the place where it lies now.
 release: a store that crashed again and again, or whose database is damaged, is out of service. `knowledge doctor` says
@@ -371,6 +383,8 @@ knowledge stores share --agent A NAME [AGENT...]          name A's own store and
 knowledge stores join --agent A NAME [--store ID]         let A use a named store
 knowledge stores own --agent A                            let A use its own store again, or a new one
 knowledge stores audit [--limit N]                        who bound, moved and granted what, and when
+
+These decide who uses a store. To move, release or mend one: `knowledge store`, `knowledge repair`.
 
 share: the store is renamed, not copied; A has no other copy of it. Agents of another named store switch to this one.
 join: nothing moves; A's own store stays as it is. A store that was taken out of the configuration is joined by its
@@ -400,6 +414,29 @@ Example:
 }
 
 
+# The exit statuses of each command beside those that all have.
+_ENDS = {
+    "adopt": "345",
+    "audience": "345",
+    "backup": "3456",
+    "call": "345",
+    "conversation": "345",
+    "demo": "",
+    "doctor": "3456",
+    "inspect": "345",
+    "maintenance": "345",
+    "mcp": "345",
+    "repair": "346",
+    "restore": "34",
+    "serve": "345",
+    "skills": "3",
+    "status": "345",
+    "stop": "345",
+    "store": "345",
+    "stores": "345",
+}
+
+
 def show(command: str | None) -> int:
     """Print the overview, one command's page or one tool's."""
     if command is None:
@@ -407,7 +444,7 @@ def show(command: str | None) -> int:
         return exits.OK
     if command in COMMANDS:
         tools = f"\nTools (knowledge help TOOL has the arguments of one):\n{_tools()}\n" if command == "call" else ""
-        output.emit(f"{COMMANDS[command]}{tools}\nExit status:\n{_statuses()}")
+        output.emit(f"{COMMANDS[command]}{tools}\nExit status:\n{_statuses(command)}")
         return exits.OK
     return show_tool(command)
 
@@ -430,6 +467,8 @@ def _tools() -> str:
     return tool_help.tools()
 
 
-def _statuses() -> str:
+def _statuses(command: str) -> str:
+    """The rows of the table that the command can end with; 0, 1, 2 and 130 are everybody's."""
     rows = (exits.__doc__ or "").split("=\n")[1].splitlines()[:-1]
-    return "\n".join("  " + row for row in rows if not row.startswith("="))
+    kept = f"012{_ENDS[command]}"
+    return "\n".join("  " + row for row in rows if row.startswith(("130", *kept)))

@@ -274,8 +274,24 @@ def test_help_of_a_command_teaches_options_examples_and_exit_statuses(typed: Typ
     assert page == typed(name, "--help").stdout.decode()
     assert "Example" in page
     assert "--state-dir" in page
-    for status in (0, 1, 2, 3, 4, 5, 130):
+    for status in (0, 1, 2, 130):
         assert re.search(rf"^  {status} +\w", page, re.MULTILINE), page
+
+
+def test_help_of_a_command_lists_no_exit_status_that_it_cannot_end_with(typed: Typed) -> None:
+    def statuses(name: str) -> list[int]:
+        return [int(found) for found in re.findall(r"^  (\d+) +\w", typed("help", name).stdout.decode(), re.MULTILINE)]
+
+    assert statuses("demo") == [0, 1, 2, 130]
+    assert statuses("skills") == [0, 1, 2, 3, 130]
+    assert statuses("call") == [0, 1, 2, 3, 4, 5, 130]
+    for name in pages.COMMANDS:
+        assert (6 in statuses(name)) == (name in ("backup", "doctor", "repair")), name
+
+
+@pytest.mark.parametrize(("name", "other"), [("adopt", "store adopt"), ("store", "stores"), ("stores", "store")])
+def test_help_says_which_of_two_commands_of_like_names_is_which(typed: Typed, name: str, other: str) -> None:
+    assert f"`knowledge {other}`" in typed("help", name).stdout.decode()
 
 
 def test_every_example_in_the_help_is_understood(warm: Home) -> None:
