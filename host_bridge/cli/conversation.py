@@ -73,7 +73,7 @@ def _erase(arguments: Sequence[str]) -> int:
 
 def _erased(result: JsonObject) -> str:
     what = (
-        f"{result.get('records')} records with {result.get('revisions')} revisions, and {result.get('files')} files of "
+        f"{_counted(result, 'record')} with {_counted(result, 'revision')}, and {_counted(result, 'file')} of "
         f"{result.get('bytes')} bytes"
     )
     git = result.get("git")
@@ -108,12 +108,17 @@ def _export(arguments: Sequence[str]) -> int:
         skipped = result.get("skipped")
         left = f"\n{skipped} links or devices were left out." if skipped else ""
         return (
-            f"{result.get('records')} records with {result.get('revisions')} revisions are in {result.get('path')}: "
-            f"{result.get('files')} files, {result.get('bytes')} bytes.{left}\n"
+            f"{result.get('path')} has {_counted(result, 'record')} with {_counted(result, 'revision')}: "
+            f"{_counted(result, 'file')}, {result.get('bytes')} bytes.{left}\n"
             "To check them: sha256sum --check SHA256SUMS"
         )
 
     return _answered(options, "operator.exportConversation", params, in_words, deadline_ms=_LONG_MS)
+
+
+def _counted(result: JsonObject, thing: str) -> str:
+    number = result.get(f"{thing}s")
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _session(word: str) -> str:
@@ -121,7 +126,8 @@ def _session(word: str) -> str:
         return str(uuid.UUID(word))
     except ValueError:
         raise UsageError(
-            f"{word!r} is no session id: that is the UUID of the conversation, the name of its folder in the vault"
+            f"{word!r} is no session id: that is the UUID of the conversation, the name of its folder below "
+            "conversations/ in the vault, which `knowledge status` shows"
         ) from None
 
 

@@ -268,6 +268,8 @@ def _in_words(result: JsonObject, only: str | None) -> str:
         lines.append(f"All is well: the registry is whole, and {places} where it says.")
         if only is not None:
             lines = [f"All is well with the store {only}."]
+        elif number:
+            lines.append("No note was read: `knowledge doctor --store ID` compares every file of a store.")
     for finding in findings:
         about = [f"{key} {finding[key]}" for key in ("agent", "vaultId", "path", "files") if finding.get(key)]
         lines.append(f"{finding.get('code')}: {finding.get('message')}")

@@ -135,16 +135,15 @@ def _in_words(report: JsonObject) -> str:
     schedule = _object(report.get("schedule"))
     if schedule.get("enabled"):
         hours = _number(schedule, "everySeconds") / 3_600
-        lines = [
-            f"Maintenance runs every {hours:g} h from {schedule.get('at')} local time; next at {report.get('nextRun')}."
-        ]
+        due = _local(report, "nextRun")
+        lines = [f"Maintenance runs every {hours:g} h from {schedule.get('at')} local time; next at {due}."]
     else:
         lines = ["Maintenance is switched off (maintenance.enabled); `knowledge maintenance run` runs it now."]
     running = _object(report.get("running"))
     if running:
         step = _STEPS.get(str(running.get("step")), "beginning")
         lines.append(
-            f"It runs now, since {running.get('startedAt')}: store {_number(running, 'store') + 1} of "
+            f"It runs now, since {_local(running, 'startedAt')}: store {_number(running, 'store') + 1} of "
             f"{running.get('stores')}, {step}."
         )
     last = _object(report.get("lastRun"))
@@ -163,12 +162,12 @@ def _outcome(last: Mapping[str, JsonValue]) -> str:
         "stopped": "The run was stopped before its end; run it again",
         "interrupted": "The process ended during the run; run it again",
     }.get(str(last.get("outcome")), f"The run is {last.get('outcome')}")
-    return f"{said} ({last.get('trigger')}, {last.get('startedAt')})."
+    return f"{said} ({last.get('trigger')}, {_local(last, 'startedAt')})."
 
 
 def _store(row: Mapping[str, JsonValue]) -> list[str]:
     """What one store's result says, in a few lines."""
-    lines = [f"store {row.get('vaultId')}  {row.get('outcome')}, {row.get('finishedAt')}"]
+    lines = [f"store {row.get('vaultId')}  {row.get('outcome')}, {_local(row, 'finishedAt')}"]
     if row.get("outcome") != "done":
         return [*lines, f"  {row.get('code')}: {row.get('message')}"]
     links, evidence, files = (_object(row.get(name)) for name in ("links", "evidence", "files"))
@@ -226,6 +225,16 @@ def _exit_status(last: Mapping[str, JsonValue]) -> int:
     if outcome == "partly" and failed:
         return exits.status_of(OwnerError(str(failed[0].get("code")), "", str(failed[0].get("retry"))))
     return exits.UNAVAILABLE
+
+
+def _local(values: Mapping[str, JsonValue], name: str) -> str:
+    """An instant by the clock that the schedule goes by, the local one; ``--json`` has it in UTC."""
+    from datetime import datetime  # for words alone
+
+    try:
+        return datetime.fromisoformat(str(values.get(name))).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return "an unknown time"
 
 
 def _few(values: Sequence[JsonValue]) -> str:

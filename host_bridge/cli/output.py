@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
+# Failures of which a store or the registry is the reason: looking into it helps, and the same command does not.
+_BROKEN = ("quarantined", "storage_error", "store_unavailable")
+
+
 def emit(text: str) -> None:
     """One text and a line end on stdout."""
     sys.stdout.flush()
@@ -68,5 +72,6 @@ def failure(error: OwnerError, *, compact: bool) -> int:
         field = error.fields.get("field")
         where = f"\n  field: {field}" if isinstance(field, str) and field else ""
         again = "" if error.retry == "never" else f"\n  retry: {error.retry}"
-        complain(f"knowledge: {error.message}\n  code: {error.code}{where}{again}")
+        then = "\n  next: `knowledge doctor` names what is wrong and what mends it" if error.code in _BROKEN else ""
+        complain(f"knowledge: {error.message}\n  code: {error.code}{where}{again}{then}")
     return exits.status_of(error)

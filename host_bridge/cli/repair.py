@@ -166,7 +166,11 @@ def _in_words(result: JsonObject) -> str:
 def _store(row: JsonObject, would: str) -> list[str]:
     lines = []
     if row.get("lost"):
-        aside = f"; the old one is kept as state.sqlite.{row['setAside']}" if row.get("setAside") else ""
+        aside = (
+            f"; the old one is kept as state.sqlite.{row['setAside']}"
+            if row.get("database") == "damaged" and row.get("setAside")
+            else ""
+        )
         lines.append(f"  database: {would}built anew from the vault{aside}")
         lines += ["  what that cannot bring back:", *(f"    {line}" for line in _list(row, "lost"))]
         lines += ["  what stays:", *(f"    {line}" for line in _list(row, "stays"))]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 from host_bridge.cli import exits, output
 from host_bridge.cli.options import STATE_DIR, parse, state_dir
 from host_bridge.cli.status_words import in_words
@@ -33,9 +35,11 @@ def run(arguments: Sequence[str]) -> int:
         finally:
             connection.close()
     except OwnerError as error:
-        if error.code == "open_elsewhere":
+        if error.code == "stopping":
+            status |= _at_rest(place)
+        elif error.code == "open_elsewhere":
             status |= {"running": True, "inProcess": True, **error.fields}
-        elif error.code != "stopping":
+        else:
             return output.failure(error, compact=compact)
     except (Lost, TimeoutError):
         return output.failure(OwnerError("store_unavailable", "The owner does not answer."), compact=compact)
@@ -45,6 +49,23 @@ def run(arguments: Sequence[str]) -> int:
         same = [f"{name}={value}" for name in ("--agent", "--state-dir") if (value := options.get(name)) is not None]
         output.emit(in_words(status, verbose=options.has("--verbose"), options=same))
     return exits.OK
+
+
+def _at_rest(place: str) -> JsonObject:
+    """What can be said where no owner runs: whether anything lies there, and what is wrong with the configuration."""
+    found: JsonObject = {"used": True} if os.path.isdir(os.path.join(place, "knowledge")) else {}
+    path = os.path.join(place, "knowledge.yaml")
+    if os.path.exists(path):
+        from pathlib import Path  # a configuration is there to be read, so what reads it is loaded
+
+        from host_bridge.config import load_configuration
+        from messages.errors import KnowledgeError
+
+        try:
+            load_configuration(Path(path))
+        except (KnowledgeError, OSError) as error:
+            found["configurationProblem"] = getattr(error, "message", str(error))
+    return found
 
 
 def _store(connection: Connection, agent: str | None, *, complete: bool) -> JsonObject:

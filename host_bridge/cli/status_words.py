@@ -25,7 +25,10 @@ _QUIET_STATES = ("absent", "opening", "ready", "starting", "stopped", "stopping"
 def in_words(status: JsonObject, *, verbose: bool, options: Sequence[str] = ()) -> str:
     """``options`` are those of the command line that a command shown here needs as well to mean the same store."""
     if not status["running"]:
-        return f"No owner is running for {status['stateDir']}. The next command that needs one starts it."
+        lines = [f"No owner is running for {status['stateDir']}. The next command that needs one starts it."]
+        if "configurationProblem" in status:
+            lines.append(f"Needs a look: {status['configurationProblem']}")
+        return output.told([*lines, *(["`knowledge doctor` looks at what lies there."] if status.get("used") else [])])
     if status.get("inProcess"):
         return (
             f"Process {status.get('pid')} (version {status.get('version')}) runs {status['stateDir']} in its own "
@@ -165,6 +168,8 @@ def _to_do(store: JsonObject, tail: str, most: int) -> list[str]:
     refusal = _object(store.get("refusal"))
     if "command" in refusal:
         lines.append(f"to decide: {refusal['command']}")
+    elif refusal:
+        lines.append("knowledge doctor names what is wrong, and what mends it")
     diagnostics = _object(store.get("diagnostics"))
     found, total = _objects(diagnostics.get("findings")), diagnostics.get("total")
     for entry in found[:most]:

@@ -103,7 +103,8 @@ def _repair(
         done.database = state if state in REBUILT else "damaged"
         if dry_run or new_id is None:
             done.dry_run = True
-            what = f"{why or 'As you said'}: it would be set aside and built anew."
+            aside = "" if state == "missing" else "set aside and "
+            what = f"{why or 'As you said'}: it would be {aside}built anew."
             done.find("database", store.state_database.name, what)
             return
         done.set_aside = rebuild_database(store, vault_id, new_id=new_id)

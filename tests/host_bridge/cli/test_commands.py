@@ -236,6 +236,15 @@ def test_status_of_nobody_starts_and_creates_nothing(home: Home) -> None:
     assert list(home.state_dir.iterdir()) == []
 
 
+def test_status_of_nobody_reads_the_configuration_all_the_same(home: Home) -> None:
+    (home.state_dir / "knowledge.yaml").write_text("agents: [oops\n")
+    assert b"Needs a look: knowledge.yaml line 2: " in home.run("status").stdout
+    assert "knowledge.yaml" in json.loads(home.run("status", "--json").stdout)["configurationProblem"]
+    assert not (home.state_dir / "knowledge").exists(), "an owner was started"
+    (home.state_dir / "knowledge.yaml").write_text("agents: {list: [{id: main}]}\n")
+    assert b"Needs a look" not in home.run("status").stdout
+
+
 def test_status_shows_what_the_owner_publishes(warm: Home) -> None:
     status = json.loads(warm.run("status", "--json").stdout)
     assert status["running"] is True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -128,6 +129,8 @@ def test_evidence_that_was_tampered_with_is_reported_by_id_and_in_words(real: Ho
     assert words.count("store ") >= 2
     shown = real.run("maintenance", "status").stdout.decode()
     assert "03:30 local time" in shown
+    assert re.search(r"; next at \d{4}-\d\d-\d\d 03:30\.$", shown, re.MULTILINE), "by the clock of the schedule"
+    assert not re.search(r"\d:\d\d\.\d+Z", shown)
     assert f"{claim} (hash_mismatch)" in shown
 
 

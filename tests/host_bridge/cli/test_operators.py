@@ -279,12 +279,12 @@ def test_a_conversation_is_exported_looked_at_and_erased(real: Home) -> None:
     assert real.run("call", "remember", json.dumps(saved), *who).returncode == 0
     target = real.base / "chat"
     exported = real.run("conversation", "export", "--agent", "main", session, str(target))
-    assert exported.stdout.decode().startswith(f"1 records with 1 revisions are in {target}: ")
+    assert exported.stdout.decode().startswith(f"{target} has 1 record with 1 revision: ")
     assert (target / "SHA256SUMS").exists()
     looked = real.run("conversation", "erase", "--agent", "main", session, "--dry-run").stdout.decode()
-    assert looked.startswith("Nothing was erased. --yes would erase 1 records with 1 revisions, and 2 files of ")
+    assert looked.startswith("Nothing was erased. --yes would erase 1 record with 1 revision, and 2 files of ")
     erased = real.run("conversation", "erase", "--agent", "main", session, "--yes").stdout.decode()
-    assert erased.startswith("Erased: 1 records with 1 revisions, and 2 files of ")
+    assert erased.startswith("Erased: 1 record with 1 revision, and 2 files of ")
     assert real.run("conversation", "erase", "--agent", "main", session, "--yes").returncode == exits.REFUSED
     assert "conversation.erase" in real.run("stores", "audit").stdout.decode()
 
@@ -317,6 +317,7 @@ def test_a_lost_registry_is_explained_and_made_anew_on_request_only(real: Home) 
     vault = only_store(real.state_dir).root.name
     well = real.run("doctor")
     assert (well.returncode, b"its one store is where it says." in well.stdout) == (exits.OK, True)
+    assert b"No note was read: `knowledge doctor --store ID`" in well.stdout
     assert real.run("stop").returncode == 0
     for path in (real.state_dir / "knowledge").glob("registry.sqlite*"):
         path.unlink()

@@ -56,6 +56,21 @@ def test_an_idle_owner_makes_room_and_a_lost_database_is_built_anew(real: Home) 
     assert repaired(real)["healthy"] is True
 
 
+def test_what_lost_database_there_was_not_is_not_said_to_be_set_aside(real: Home) -> None:
+    assert real.run("stop", "--json").returncode == 0
+    (store_of(real) / "state.sqlite").unlink()
+    refused = real.run("call", "status")
+    assert refused.returncode == 3
+    assert b"next: `knowledge doctor`" in refused.stderr
+    assert b"next" not in real.run("call", "status", "--json").stderr
+    assert real.run("stop", "--json").returncode == 0
+    planned = real.run("repair", "--dry-run").stdout
+    assert b"state.sqlite is missing: it would be built anew." in planned
+    done = real.run("repair").stdout
+    assert b"built anew from the vault\n" in done
+    assert b"kept as" not in done
+
+
 def test_a_busy_owner_is_named_and_nothing_is_touched(real: Home) -> None:
     assert real.run("stop", "--json").returncode == 0
     real.foreground()

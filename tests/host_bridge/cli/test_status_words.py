@@ -125,3 +125,17 @@ def test_an_owner_that_answers_nothing_of_its_store_is_still_told_of() -> None:
     bare["store"] = {"state": "unknown", "refusal": {"code": "busy", "message": "Busy."}}
     assert "the store is unknown (busy)" in in_words(bare, verbose=False)
     assert "Busy." in in_words(bare, verbose=False)
+
+
+def test_where_no_owner_runs_a_broken_configuration_and_the_doctor_are_named() -> None:
+    nobody: JsonObject = {"stateDir": "/home/ana/.knowledge", "running": False}
+    assert "doctor" not in in_words(nobody, verbose=False)
+    assert "`knowledge doctor`" in in_words({**nobody, "used": True}, verbose=False)
+    broken = in_words({**nobody, "configurationProblem": "knowledge.yaml line 2: no."}, verbose=False)
+    assert "\nNeeds a look: knowledge.yaml line 2: no." in broken
+
+
+def test_a_store_that_is_refused_without_a_decision_is_for_the_doctor() -> None:
+    refusal: JsonObject = {"code": "quarantined", "message": "The store is out of service."}
+    shown = in_words(status(state="unavailable", refusal=refusal), verbose=False)
+    assert "You can do:\n  knowledge doctor names" in shown
