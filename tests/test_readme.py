@@ -26,6 +26,10 @@ def command(name: str) -> str:
     return str(found[0])
 
 
+def commands_of(text: str) -> list[list[str]]:
+    return [shlex.split(line) for line in text.splitlines() if line.startswith("knowledge ")]
+
+
 def commands() -> list[list[str]]:
     """Every ``knowledge ...`` line of every shell block."""
     lines = [line for block in all_blocks("sh") for line in block.body.splitlines()]
@@ -37,6 +41,15 @@ def test_the_first_commands_need_only_python_and_git(name: str) -> None:
     parts = [shlex.split(part) for part in command(name).split("&&")]
     assert parts[0] == ["python3", "-m", "venv", ".venv"]
     assert all(part[0].startswith(".venv/bin/") for part in parts[1:])
+
+
+def test_the_first_command_shows_what_it_does_while_it_installs() -> None:
+    assert "--quiet" not in command("demo")
+
+
+def test_the_readme_names_what_an_operator_needs_when_something_breaks() -> None:
+    named = {words[1] for words in commands_of(README)}
+    assert {"doctor", "backup", "restore", "repair", "conversation", "audience"} <= named
 
 
 def test_one_command_ends_with_the_demo_and_one_with_the_tests() -> None:
