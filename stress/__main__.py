@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spacing=options.spacing,
         calls=options.calls,
         mutant=options.mutant,
+        damages=options.damages,
     )
     found = _run(settings, options.state_dir)
     if options.json:
@@ -84,6 +85,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--stores", type=int, default=6, help="stores that the agents share (default 6)")
     parser.add_argument("--spacing", type=float, default=3.0, help="seconds between injuries; 0: none (default 3)")
     parser.add_argument("--calls", type=int, default=None, help="at most so many calls of each agent")
+    parser.add_argument("--damages", action="store_true", help="damage files afterwards, look, and go on working")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break this promise on purpose; it must be caught")
     parser.add_argument("--list-mutants", action="store_true", help="name the mutants and who catches them")
     parser.add_argument("--shrink", action="store_true", help="after a failure, look for the shortest run that fails")

@@ -18,6 +18,7 @@ from stress.ledger import Caller, Operation
 
 SETTLE_ATTEMPTS: Final = 40
 IDLE_SECONDS: Final = 30.0
+REPOSITORY_SECONDS: Final = 10.0
 _ID: Final = re.compile(rb'^id: "?([0-9a-f-]{36})"?$', re.MULTILINE)
 _SURROGATES: Final = 48_000
 
@@ -161,7 +162,7 @@ def on_disk(folder: Path) -> list[OnDisk]:
 
 def repository_problem(vault: Path, environment: Mapping[str, str]) -> str | None:
     """What ``git fsck`` and ``git status`` object to, None when both are content. They get a while to come to rest."""
-    until = time.monotonic() + IDLE_SECONDS
+    until = time.monotonic() + REPOSITORY_SECONDS
     while (problem := _objection(vault, environment)) is not None and time.monotonic() < until:
         time.sleep(1.0)
     return problem

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stress.aftermath import Inspector, OnDisk, Row, first_lines
+from stress.damages import Finding
 from stress.ledger import Access, Caller, Edit, Ledger, Operation
 from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, TooHard, linearizable
 from stress.owner import Usage
@@ -67,6 +68,8 @@ class Evidence:
     """What the owner held before anybody worked, and after everybody had left."""
     ended_by_itself: Sequence[str]
     repositories: Mapping[str, str | None]
+    findings: Sequence[Finding] = ()
+    """Of damages to files, when the run did any."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
 
@@ -326,6 +329,12 @@ def the_process_survives(evidence: Evidence) -> Verdict:
     )
 
 
+def damages_are_contained(evidence: Evidence) -> Verdict:
+    done = [finding for finding in evidence.findings if finding.skipped is None]
+    wrong = [f"{finding.name}: {what}" for finding in done for what in finding.wrong]
+    return _judged("a damaged store gives no wrong answer, and the others answer", f"{len(done)} damages", wrong)
+
+
 def nothing_grows(evidence: Evidence) -> Verdict:
     """Threads and descriptors after all have left are those before anybody came, and a few."""
     name = "no thread or descriptor is left"
@@ -362,6 +371,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
         index_equals_files,
         repositories_are_sound,
         the_process_survives,
+        damages_are_contained,
         nothing_grows,
     )
 }

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -102,14 +103,16 @@ class Owner:
                 self._process.kill()
             self._reap()
 
-    def suspend(self, seconds: float) -> None:
-        """Stop all its threads for a while, as a machine that swaps does."""
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """All its threads are stopped meanwhile, as on a machine that swaps."""
         process = self._process
         if process is None or process.poll() is not None:
+            yield
             return
         process.send_signal(signal.SIGSTOP)
         try:
-            time.sleep(seconds)
+            yield
         finally:
             process.send_signal(signal.SIGCONT)
 

@@ -9,6 +9,7 @@ from typing import TypedDict
 from rich.console import Console
 from rich.table import Table
 
+from stress.damages import Finding
 from stress.ledger import Operation
 from stress.soak import Result, Settings
 
@@ -39,6 +40,7 @@ class Report(TypedDict):
     tools: dict[str, int]
     injuries: dict[str, int]
     outages: int
+    damages: dict[str, str]
     edits: dict[str, int]
     accessChanges: int
     residentMiB: list[int]
@@ -63,6 +65,7 @@ def of(result: Result) -> Report:
         "tools": dict(Counter(operation.tool for operation in operations).most_common()),
         "injuries": dict(Counter(struck.kind for struck in ledger.struck).most_common()),
         "outages": result.outages,
+        "damages": {finding.name: _found(finding) for finding in result.findings},
         "edits": dict(Counter(edit.deed for edit in ledger.edits).most_common()),
         "accessChanges": len(ledger.access),
         "residentMiB": [usage.resident >> 20 for usage in result.usages],
@@ -83,6 +86,7 @@ def of_unsettled(settings: Settings, problem: str) -> Report:
         "tools": {},
         "injuries": {},
         "outages": 0,
+        "damages": {},
         "edits": {},
         "accessChanges": 0,
         "residentMiB": [],
@@ -103,6 +107,8 @@ def show(found: Report) -> None:
         console.print(f"  {door}: {times['calls']} calls, p50 {times['p50Ms']} ms, p99 {times['p99Ms']} ms")
     for name, counts in (("answers", found["answers"]), ("injuries", found["injuries"]), ("edits", found["edits"])):
         console.print(f"  {name}: {_listed(counts)}")
+    for name, what in found["damages"].items():
+        console.print(f"  {name}: {what}")
     table = Table("promise", "kept", "detail")
     for verdict in found["verdicts"]:
         table.add_row(verdict["name"], "yes" if verdict["kept"] else "NO", verdict["detail"])
@@ -116,6 +122,12 @@ def _times(operations: Sequence[Operation]) -> Times:
         "p50Ms": round(taken[len(taken) // 2] * 1000, 2),
         "p99Ms": round(taken[int(len(taken) * 0.99)] * 1000, 2),
     }
+
+
+def _found(finding: Finding) -> str:
+    if finding.skipped is not None:
+        return f"skipped: {finding.skipped}"
+    return "; ".join([_listed(finding.answers), *finding.wrong])
 
 
 def _listed(counts: Mapping[str, int]) -> str:

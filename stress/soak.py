@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Final
 from stress import aftermath
 from stress.aftermath import Inspector
 from stress.clients import Client
+from stress.damages import DAMAGES, Finding, NotHere, mount, patient_of, suffer, unmount
 from stress.doors import Door, McpDoor, ShellDoor, SocketDoor, StreamDoor
 from stress.injuries import plan
 from stress.judges import JUDGES, Evidence, Judge, Verdict, grown
@@ -32,6 +34,8 @@ SETTLERS: Final = 8
 LOOK_SECONDS: Final = 2.0
 WAITS_SECONDS: Final = 0.1
 REST_SECONDS: Final = 10.0
+DISK: Final = "1g"
+"""The temporary file system of a run with damages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Settings:
     spacing: float
     calls: int | None = None
     mutant: str | None = None
+    damages: bool = False
+    """Damage files of the stores afterwards, look, and go on for a third of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,7 @@ class Result:
     verdicts: Sequence[Verdict]
     outages: int
     usages: Sequence[Usage]
+    findings: Sequence[Finding] = ()
 
 
 class Soak:
@@ -67,9 +74,16 @@ class Soak:
     def __init__(self, folder: Path, settings: Settings, say: Callable[[str], None]) -> None:
         self._settings = settings
         self._say = say
-        self._state_dir = folder / "state"
+        self._disk = folder / "disk"
+        self._disk.mkdir(parents=True)
+        self._mounted = False
+        if settings.damages:
+            with contextlib.suppress(NotHere):
+                mount(self._disk, f"size={DISK}")
+                self._mounted = True
+        self._state_dir = self._disk / "state"
         runtime = folder / "run"
-        self._state_dir.mkdir(parents=True)
+        self._state_dir.mkdir()
         runtime.mkdir(mode=0o700)
         self._environment = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -89,6 +103,7 @@ class Soak:
         self._waits: list[tuple[float, float, float]] = []
         self._usages: list[Usage] = []
         self._ended: list[str] = []
+        self._findings: list[Finding] = []
         self._doors: list[Door] = []
         self._callers = self._made_up_callers()
         self._configuration = self._state_dir / "knowledge.yaml"
@@ -117,6 +132,9 @@ class Soak:
                         future.result()
                     for outsider in outsiders:
                         outsider.leave()
+                    if self._settings.damages:
+                        self._damage()
+                        self._work_on(pool, clients)
                     self._say("settling")
                     evidence = self._rest(clients, idle)
                 finally:
@@ -133,13 +151,17 @@ class Soak:
                 verdicts.append(
                     Verdict("the owner ends in order", False, f"exit status {status}", "the_process_survives")
                 )
-            return Result(self._settings, self._ledger, seconds, verdicts, len(self._outages), self._usages)
+            return Result(
+                self._settings, self._ledger, seconds, verdicts, len(self._outages), self._usages, self._findings
+            )
         finally:
             stop.set()
             over.set()
             for door in self._doors:
                 door.leave()
             self._owner.kill()
+            if self._mounted:
+                unmount(self._disk)
 
     def _await(self, working: Sequence[Future[None]], until: float) -> None:
         while time.monotonic() < until and not all(one.done() for one in working):
@@ -271,7 +293,8 @@ class Soak:
                 self._restart("SIGKILL")
             elif turn % KILL_EVERY == 1 and turn > 1:
                 began = time.monotonic()
-                self._owner.suspend(chance.uniform(0.3, 1.5))
+                with self._owner.suspended():
+                    time.sleep(chance.uniform(0.3, 1.5))
                 self._outages.append((began, time.monotonic()))
                 self._ledger.add(Struck("SIGSTOP", "owner", began))
             else:
@@ -279,6 +302,33 @@ class Soak:
             due = time.monotonic() + self._settings.spacing * chance.uniform(0.7, 1.3)
         self._owner.order({"do": "disarm"})
         self._collect()
+
+    def _damage(self) -> None:
+        """Every damage, each to another store, while nobody works."""
+        for door in self._doors:
+            door.leave()
+        inspector = Inspector(self._door())
+        owners = list({callers[0].store: callers[0] for callers in self._callers}.values())
+        for turn, name in enumerate(DAMAGES):
+            self._say(name)
+            began = time.monotonic()
+            for caller in owners:
+                inspector.idle(caller)
+            caller, other = owners[turn % len(owners)], owners[(turn + 1) % len(owners)]
+            patient = patient_of(self._owner, caller, self._vault(self._shelves[caller]).parent)
+            if patient is not None:
+                self._findings.append(suffer(name, patient, other, may_differ="Markdown" in name))
+            self._outages.append((began, time.monotonic()))
+
+    def _work_on(self, pool: ThreadPoolExecutor, clients: Sequence[Client]) -> None:
+        stop = threading.Event()
+        working = [pool.submit(client.run, stop) for client in clients]
+        try:
+            self._await(working, time.monotonic() + self._settings.seconds / 3)
+        finally:
+            stop.set()
+        for one in working:
+            one.result()
 
     def _look(self) -> None:
         """Note what the owner holds."""
@@ -357,10 +407,14 @@ class Soak:
             waits=self._waits,
             rest=(idle, self._at_rest(idle)),
             ended_by_itself=self._ended,
-            repositories={
-                store: aftermath.repository_problem(vault, self._environment) for store, vault in vaults.items()
-            },
+            repositories=self._repositories(vaults),
+            findings=self._findings,
         )
+
+    def _repositories(self, vaults: Mapping[str, Path]) -> dict[str, str | None]:
+        with ThreadPoolExecutor(len(vaults)) as pool:
+            problems = pool.map(lambda vault: aftermath.repository_problem(vault, self._environment), vaults.values())
+            return dict(zip(vaults, problems, strict=True))
 
     def _at_rest(self, idle: Usage | None) -> Usage | None:
         """What the owner holds when every client has gone; it gets a while to notice."""

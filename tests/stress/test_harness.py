@@ -277,6 +277,7 @@ def test_a_report_is_plain_json_with_every_part_named() -> None:
         "tools": {"knowledge_status": 3},
         "injuries": {"ENOSPC": 1},
         "outages": 1,
+        "damages": {},
         "edits": {"add": 1},
         "accessChanges": 0,
         "residentMiB": [],

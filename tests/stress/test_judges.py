@@ -12,6 +12,7 @@ import pytest
 from messages.json_types import JsonObject
 from stress import judges
 from stress.aftermath import Inspector, OnDisk, Row
+from stress.damages import Finding
 from stress.judges import JUDGES, Evidence, Judge
 from stress.ledger import Access, Caller, Edit, Ledger, Operation, Receipt, Sight, Struck
 from stress.owner import Usage
@@ -229,6 +230,10 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     ],
     judges.repositories_are_sound: [lambda: evidence()],
     judges.the_process_survives: [lambda: replace(evidence(), outages=[(1, 2)])],
+    judges.damages_are_contained: [
+        lambda: evidence(),
+        lambda: replace(evidence(), findings=[Finding("a full disk"), Finding("a mount", skipped="only root may")]),
+    ],
     judges.nothing_grows: [
         lambda: evidence(),
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 30, 160, 0))),
@@ -312,6 +317,9 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: replace(evidence(), repositories={"store0": "git fsck: missing blob"}),
     ],
     judges.the_process_survives: [lambda: replace(evidence(), ended_by_itself=["ended after 3 injuries"])],
+    judges.damages_are_contained: [
+        lambda: replace(evidence(), findings=[Finding("a full disk", wrong=["the process ended"])]),
+    ],
     judges.nothing_grows: [
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 37, 60, 0))),
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 20, 181, 0))),

@@ -1,0 +1,385 @@
+"""What happens to a store's files behind its owner's back: done, looked at through a door, put right, looked at again.
+
+Between two spells of work, so that what must be answered is known: each damage concerns one store, the patient. While
+it lasts a call gets the right answer or a typed refusal and never a wrong answer, another store answers, and the
+process lives. Afterwards the patient answers as before, and everybody goes on working.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from messages.json_types import JsonObject
+from stress.aftermath import Inspector, on_disk
+from stress.clients import audience
+from stress.doors import SocketDoor
+from stress.ledger import Caller
+from stress.owner import Owner
+
+PROBES: Final = 4
+PATIENCE_SECONDS: Final = 30.0
+HEADER_BYTES: Final = 100
+PAGE_BYTES: Final = 4_096
+QUEUED_EVENTS: Final = Path("/proc/sys/fs/inotify/max_queued_events")
+FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+UNTYPED: Final = frozenset({"internal", "protocol_error", "no_answer", "lost", "None"})
+
+
+class NotHere(Exception):
+    """This machine cannot do that damage; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The store that is damaged: whose it is, where it lies, and a record that is known to be in it."""
+
+    owner: Owner
+    caller: Caller
+    folder: Path
+    record: str
+    path: Path
+    content: str
+    records: frozenset[str]
+
+    @property
+    def vault(self) -> Path:
+        return self.folder / "vault"
+
+
+@dataclass(slots=True)
+class Finding:
+    """How one damage went: ``wrong`` is empty when it was contained; ``skipped`` says why it was not done."""
+
+    name: str
+    answers: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    skipped: str | None = None
+
+
+Treatment = Callable[[Patient], AbstractContextManager[None]]
+
+
+@contextmanager
+def _database_header(patient: Patient) -> Iterator[None]:
+    with _asleep_copy(patient) as database, database.open("r+b") as file:
+        file.write(os.urandom(HEADER_BYTES))
+    try:
+        patient.owner.start()
+        yield
+    finally:
+        _put_back(patient)
+
+
+@contextmanager
+def _database_page(patient: Patient) -> Iterator[None]:
+    with _asleep_copy(patient) as database, database.open("r+b") as file:
+        pages = database.stat().st_size // PAGE_BYTES
+        for page in range(1, pages, 3):
+            file.seek(page * PAGE_BYTES)
+            file.write(os.urandom(PAGE_BYTES))
+    try:
+        patient.owner.start()
+        yield
+    finally:
+        _put_back(patient)
+
+
+@contextmanager
+def _no_index(patient: Patient) -> Iterator[None]:
+    patient.owner.kill()
+    for path in (patient.folder / "search").glob("private.sqlite*"):
+        path.unlink()
+    patient.owner.start()
+    yield
+
+
+@contextmanager
+def _broken_index(patient: Patient) -> Iterator[None]:
+    patient.owner.stop()
+    for path in (patient.folder / "search").glob("private.sqlite*"):
+        path.write_bytes(os.urandom(8_192))
+    patient.owner.start()
+    yield
+
+
+@contextmanager
+def _cut_off_file(patient: Patient) -> Iterator[None]:
+    """Under the owner's eyes: the record's file ends in the middle."""
+    text = patient.path.read_bytes()
+    os.truncate(patient.path, len(text) // 2)
+    try:
+        yield
+    finally:
+        other = patient.path.with_name(f".{patient.path.name}.back")
+        other.write_bytes(text)
+        os.replace(other, patient.path)
+
+
+@contextmanager
+def _no_repository(patient: Patient) -> Iterator[None]:
+    patient.owner.kill()
+    aside = patient.folder / "git.away"
+    (patient.vault / ".git").rename(aside)
+    try:
+        patient.owner.start()
+        yield
+    finally:
+        # The runtime may have made a new one; a person who finds the old one then has two, and keeps the new one.
+        if not (patient.vault / ".git").exists():
+            aside.rename(patient.vault / ".git")
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _empty_mount(patient: Patient) -> Iterator[None]:
+    """Under the owner's eyes: an empty file system lies over the vault."""
+    mount(patient.vault)
+    try:
+        yield
+    finally:
+        patient.owner.kill()  # what it had opened in there would keep the mount busy
+        unmount(patient.vault)
+        patient.owner.start()
+
+
+@contextmanager
+def _unreadable_folder(patient: Patient) -> Iterator[None]:
+    if os.geteuid() == 0:
+        raise NotHere("root reads every folder")
+    folder = patient.path.parent
+    mode = folder.stat().st_mode & 0o777
+    folder.chmod(0)
+    try:
+        yield
+    finally:
+        folder.chmod(mode)
+
+
+@contextmanager
+def _watcher_overflows(patient: Patient) -> Iterator[None]:
+    """More happens to the folder than the system keeps for a watcher that sleeps."""
+    try:
+        events = int(QUEUED_EVENTS.read_text())
+    except OSError as error:
+        raise NotHere("this system does not say how many events it keeps") from error
+    noise = patient.path.with_name(".noise.swp")
+    with patient.owner.suspended():
+        for _ in range(events // 2 + 100):
+            noise.touch()
+            noise.unlink()
+    yield
+
+
+@contextmanager
+def _clock_jumps(patient: Patient) -> Iterator[None]:
+    """A day forward and a week back, for everything but the monotonic clock."""
+    if not FAKETIME.exists():
+        raise NotHere("libfaketime is not installed")
+    at = patient.folder.parent.parent / "faketime"
+    at.write_text("+0")
+    before = dict(patient.owner.environment)
+    patient.owner.environment.update(
+        LD_PRELOAD=str(FAKETIME),
+        FAKETIME_TIMESTAMP_FILE=str(at),
+        FAKETIME_NO_CACHE="1",
+        DONT_FAKE_MONOTONIC="1",
+        FAKETIME_DONT_FAKE_MONOTONIC="1",
+        NO_FAKE_STAT="1",
+    )
+    try:
+        patient.owner.kill()
+        patient.owner.start()
+        if FAKETIME.name not in Path(f"/proc/{patient.owner.pid}/maps").read_text():
+            raise NotHere("libfaketime does not load here")
+        for jump in ("+1d", "-7d"):
+            at.write_text(jump)
+            yield_to = SocketDoor(patient.owner.state_dir)
+            yield_to.ask("tools.call", _call(patient.caller, "knowledge_status", {}))
+            yield_to.leave()
+        yield
+    finally:
+        patient.owner.environment.clear()
+        patient.owner.environment.update(before)
+        patient.owner.kill()
+        at.unlink()
+        patient.owner.start()
+
+
+@contextmanager
+def _full_disk(patient: Patient) -> Iterator[None]:
+    """A real one: the owner's temporary file system is filled to its last byte."""
+    disk = patient.owner.state_dir.parent
+    if not os.path.ismount(disk):
+        raise NotHere("the state directory does not lie on a file system of its own")
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            while True:
+                file.write(b"\0" * (1 << 20))
+        with contextlib.suppress(OSError):
+            while True:
+                file.write(b"\0" * 512)
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+DAMAGES: Final[Mapping[str, Treatment]] = {
+    "the first 100 bytes of state.sqlite overwritten": _database_header,
+    "corrupt pages in state.sqlite": _database_page,
+    "a deleted index": _no_index,
+    "a corrupt index": _broken_index,
+    "a truncated Markdown file": _cut_off_file,
+    "a missing .git": _no_repository,
+    "an empty mount": _empty_mount,
+    "an unreadable folder": _unreadable_folder,
+    "a watcher that overflows": _watcher_overflows,
+    "a clock that jumps": _clock_jumps,
+    "a full disk": _full_disk,
+}
+
+
+def suffer(name: str, patient: Patient, other: Caller, may_differ: bool) -> Finding:
+    """Do it, look, put it right, look again. ``may_differ``: the record itself may read as its file does meanwhile."""
+    finding = Finding(name)
+    try:
+        with DAMAGES[name](patient):
+            pid = patient.owner.pid
+            for _ in range(PROBES):
+                _look(patient, finding, may_differ=may_differ)
+                _other_answers(patient, other, finding)
+                time.sleep(0.2)
+            if patient.owner.pid != pid or patient.owner.usage() is None:
+                finding.wrong.append("the process ended")
+    except NotHere as reason:
+        finding.skipped = str(reason)
+        return finding
+    _recovers(patient, finding)
+    return finding
+
+
+def patient_of(owner: Owner, caller: Caller, folder: Path) -> Patient | None:
+    """The store as it is while nobody works; None when there is nothing in it to know it by."""
+    files = on_disk(folder / "vault" / "private")
+    found = {file.record: file for file in files}
+    for path in sorted((folder / "vault" / "private").rglob("*.md")):
+        for file in found.values():
+            if path.read_bytes() == file.text and not path.name.startswith("."):
+                return Patient(owner, caller, folder, file.record, path, file.content, frozenset(found))
+    return None
+
+
+def _look(patient: Patient, finding: Finding, *, may_differ: bool) -> None:
+    """Two reads: each is right or refused."""
+    door = SocketDoor(patient.owner.state_dir)
+    try:
+        for tool, arguments in (
+            ("knowledge_status", dict[str, str]()),
+            ("knowledge_record", {"id": patient.record}),
+        ):
+            outcome = door.ask("tools.call", _call(patient.caller, tool, dict(arguments)))
+            finding.answers[outcome.code] += 1
+            if outcome.code in UNTYPED:
+                finding.wrong.append(f"{tool} answers {outcome.code}: {outcome.message}")
+            record = (outcome.result or {}).get("record")
+            if outcome.code == "ok" and tool == "knowledge_record" and not may_differ:
+                shown = record.get("hash") if isinstance(record, dict) else None
+                if shown != patient.content:
+                    finding.wrong.append(f"{patient.record} reads as {shown}")
+    finally:
+        door.leave()
+
+
+def _other_answers(patient: Patient, other: Caller, finding: Finding) -> None:
+    door = SocketDoor(patient.owner.state_dir)
+    try:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            outcome = door.ask("tools.call", _call(other, "knowledge_records", {"limit": 1}))
+            if outcome.code == "ok":
+                return
+            if outcome.retry not in ("safe", "unknown") or time.monotonic() >= until:
+                finding.wrong.append(f"another store answers {outcome.code}: {outcome.message}")
+                return
+            time.sleep(max(outcome.retry_after, 0.2))
+    finally:
+        door.leave()
+
+
+def _recovers(patient: Patient, finding: Finding) -> None:
+    """Everything is listed and reads as before."""
+    door = SocketDoor(patient.owner.state_dir)
+    inspector = Inspector(door)
+    try:
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            listed = {record for record, _ in inspector.records(patient.caller)}
+            read = inspector.call("knowledge_record", {"id": patient.record}, patient.caller).get("record")
+            shown = read.get("hash") if isinstance(read, dict) else None
+            if listed == patient.records and shown == patient.content:
+                return
+            if time.monotonic() >= until:
+                missing = len(patient.records - listed)
+                finding.wrong.append(f"afterwards {missing} records are missing, and {patient.record} reads as {shown}")
+                return
+            time.sleep(0.25)
+    finally:
+        door.leave()
+
+
+def _call(caller: Caller, tool: str, arguments: Mapping[str, str | int]) -> JsonObject:
+    return {"tool": tool, "arguments": dict(arguments), "audience": audience(caller), "deadlineMs": 10_000}
+
+
+@contextmanager
+def _asleep_copy(patient: Patient) -> Iterator[Path]:
+    """End the owner in order, keep a copy of the database beside it, and give the file to damage."""
+    patient.owner.stop()
+    database = patient.folder / "state.sqlite"
+    for path in _parts(database):
+        shutil.copy2(path, _copy_of(path))
+    yield database
+
+
+def _put_back(patient: Patient) -> None:
+    patient.owner.kill()
+    database = patient.folder / "state.sqlite"
+    for path in _parts(database):
+        path.unlink()
+    for path in sorted(patient.folder.glob("state.sqlite*.kept")):
+        path.rename(path.with_suffix(""))
+    patient.owner.start()
+
+
+def _parts(database: Path) -> Sequence[Path]:
+    return [path for end in ("", "-wal", "-shm") if (path := database.with_name(database.name + end)).exists()]
+
+
+def _copy_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.kept")
+
+
+def unmount(folder: Path) -> None:
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def mount(folder: Path, options: str = "size=16m") -> None:
+    """Lay an empty temporary file system over a folder. Raises :class:`NotHere`."""
+    if os.geteuid() != 0:
+        raise NotHere("only root may mount")
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "knowledge-stress", str(folder)], capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        raise NotHere("this machine does not let anybody mount")
