@@ -18,6 +18,7 @@ from stress.ledger import Caller, Operation
 
 SETTLE_ATTEMPTS: Final = 40
 IDLE_SECONDS: Final = 30.0
+ASK_SECONDS: Final = 20.0
 REPOSITORY_SECONDS: Final = 10.0
 _ID: Final = re.compile(rb'^id: "?([0-9a-f-]{36})"?$', re.MULTILINE)
 _SURROGATES: Final = 48_000
@@ -55,7 +56,7 @@ class Inspector:
 
     def ask(self, method: str, params: JsonObject) -> JsonObject:
         """The answer, which must come."""
-        outcome = self._door.ask(method, params)
+        outcome = self._door.ask(method, params, patience=ASK_SECONDS)
         for _ in range(SETTLE_ATTEMPTS):
             if outcome.code == "ok":
                 assert outcome.result is not None
@@ -63,7 +64,7 @@ class Inspector:
             if outcome.retry not in ("safe", "unknown"):
                 raise Unsettled(f"{method} answers {outcome.code}: {outcome.message}")
             time.sleep(max(outcome.retry_after, 0.25))
-            outcome = self._door.ask(method, params)
+            outcome = self._door.ask(method, params, patience=ASK_SECONDS)
         raise Unsettled(f"{method} still answers {outcome.code}")
 
     def call(self, tool: str, arguments: JsonObject, caller: Caller) -> JsonObject:

@@ -25,6 +25,7 @@ SAMPLED_REVISIONS: Final = 800
 SAMPLED_WORDS: Final = 60
 THREADS_MORE: Final = 16
 DESCRIPTORS_MORE: Final = 120
+DESCRIPTORS_A_PARTITION: Final = 6
 _HAND: Final = re.compile(rb"hand[0-9a-f]{16}")
 UNAVAILABLE: Final = frozenset(
     {"busy", "restarting", "store_unavailable", "internal", "deadline", "lost", "no_answer", "storage_error",
@@ -345,12 +346,14 @@ def nothing_grows(evidence: Evidence) -> Verdict:
         f"threads {before.threads} to {after.threads}, descriptors {before.descriptors} to {after.descriptors}, "
         f"{after.resident >> 20} MiB"
     )
-    return Verdict(name, not grown(before, after), detail)
+    return Verdict(name, not grown(before, after, evidence.ledger), detail)
 
 
-def grown(before: Usage, after: Usage) -> bool:
-    """Whether more is held than the stores and the partitions that were opened explain."""
-    return after.threads > before.threads + THREADS_MORE or after.descriptors > before.descriptors + DESCRIPTORS_MORE
+def grown(before: Usage, after: Usage, ledger: Ledger) -> bool:
+    """Whether more is held than the partitions explain that were opened meanwhile, and stay open for a while."""
+    partitions = len({op.caller.partition for op in ledger.operations})
+    allowed = before.descriptors + DESCRIPTORS_MORE + DESCRIPTORS_A_PARTITION * partitions
+    return after.threads > before.threads + THREADS_MORE or after.descriptors > allowed
 
 
 JUDGES: Final[Mapping[str, Judge]] = {

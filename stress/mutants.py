@@ -172,7 +172,11 @@ def _answer_lost() -> None:
     original = jsonrpc.result_line
     turn = itertools.count(1)
     nothing = jsonrpc.notification_line("nothing", {})
-    _put(jsonrpc, "result_line", lambda request, result: original(request, result) if next(turn) % 200 else nothing)
+    _put(
+        jsonrpc,
+        "result_line",
+        lambda request, result: nothing if next(turn) in (200, 400, 800) else original(request, result),
+    )
 
 
 def _wrong_bytes() -> None:
@@ -265,7 +269,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         "every twentieth write is acknowledged and taken back", ("acknowledged_writes_stay",), _acknowledged_and_lost
     ),
     "answered-twice": Mutant("every fiftieth answer is sent twice", ("one_answer_each",), _answered_twice),
-    "answer-lost": Mutant("every two-hundredth answer is never sent", ("one_answer_each",), _answer_lost),
+    "answer-lost": Mutant("three answers are never sent", ("one_answer_each",), _answer_lost),
     "crash-ends-process": Mutant(
         "a crashed actor takes the process along", ("the_process_survives",), _crash_ends_process
     ),

@@ -425,7 +425,7 @@ class Soak:
             usage = self._owner.usage()
             if usage is not None:
                 self._usages.append(usage)
-            if usage is None or idle is None or not grown(idle, usage) or time.monotonic() >= until:
+            if usage is None or idle is None or not grown(idle, usage, self._ledger) or time.monotonic() >= until:
                 return usage
             time.sleep(0.1)
 

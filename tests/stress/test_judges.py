@@ -237,6 +237,7 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     judges.nothing_grows: [
         lambda: evidence(),
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 30, 160, 0))),
+        lambda: replace(evidence(call(), call(caller=TALK)), rest=(Usage(0, 20, 60, 0), Usage(9, 30, 192, 0))),
     ],
 }
 
