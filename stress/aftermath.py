@@ -6,6 +6,7 @@ import hashlib
 import re
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,6 +159,19 @@ def on_disk(folder: Path) -> list[OnDisk]:
         record = _ID.search(text)
         if record is not None:
             found.append(OnDisk(record[1].decode(), hashlib.sha256(text).hexdigest(), text))
+    return found
+
+
+def searchable(files: Sequence[OnDisk]) -> dict[str, set[str]]:
+    """Words that one text has alone, each with the records that a search for it must find."""
+    found = defaultdict[str, set[str]](set)
+    for file in files:
+        if b'\nlifecycle: "withdrawn"' in file.text:
+            continue  # what was withdrawn is in history, and no search shows it
+        body = file.text.partition(b"\n---\n")[2].decode("utf-8", "replace")
+        for word in body.replace(",", " ").replace(".", " ").split():
+            if len(word) == 16 and all(character in "0123456789abcdef" for character in word):
+                found[word].add(file.record)
     return found
 
 

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from messages.json_types import JsonObject
-from stress.aftermath import Inspector, on_disk
-from stress.clients import audience
+from stress.aftermath import Inspector, on_disk, searchable
+from stress.clients import audience, written_records
 from stress.doors import SocketDoor
 from stress.ledger import Caller
 from stress.owner import Owner
@@ -50,6 +51,8 @@ class Patient:
     path: Path
     content: str
     records: frozenset[str]
+    words: Mapping[str, frozenset[str]]
+    """Words and the records that hold them, at most one."""
 
     @property
     def vault(self) -> Path:
@@ -203,9 +206,9 @@ def _clock_jumps(patient: Patient) -> Iterator[None]:
             raise NotHere("libfaketime does not load here")
         for jump in ("+1d", "-7d"):
             at.write_text(jump)
-            yield_to = SocketDoor(patient.owner.state_dir)
-            yield_to.ask("tools.call", _call(patient.caller, "knowledge_status", {}))
-            yield_to.leave()
+            door = SocketDoor(patient.owner.state_dir)
+            door.ask("tools.call", _call(patient.caller, "knowledge_status", {}))
+            door.leave()
         yield
     finally:
         patient.owner.environment.clear()
@@ -250,12 +253,18 @@ DAMAGES: Final[Mapping[str, Treatment]] = {
 }
 
 
+RESTORED: Final = frozenset({"the first 100 bytes of state.sqlite overwritten", "corrupt pages in state.sqlite"})
+"""After these a copy from before is put back: what was acknowledged meanwhile is not in it."""
+
+
 def suffer(name: str, patient: Patient, other: Caller, may_differ: bool) -> Finding:
     """Do it, look, put it right, look again. ``may_differ``: the record itself may read as its file does meanwhile."""
     finding = Finding(name)
+    write = _Write(patient)
     try:
         with DAMAGES[name](patient):
             pid = patient.owner.pid
+            write.send(finding)
             for _ in range(PROBES):
                 _look(patient, finding, may_differ=may_differ)
                 _other_answers(patient, other, finding)
@@ -265,7 +274,10 @@ def suffer(name: str, patient: Patient, other: Caller, may_differ: bool) -> Find
     except NotHere as reason:
         finding.skipped = str(reason)
         return finding
+    if name in RESTORED:
+        write.forget()
     _recovers(patient, finding)
+    write.send_again(finding)
     return finding
 
 
@@ -276,23 +288,77 @@ def patient_of(owner: Owner, caller: Caller, folder: Path) -> Patient | None:
     for path in sorted((folder / "vault" / "private").rglob("*.md")):
         for file in found.values():
             if path.read_bytes() == file.text and not path.name.startswith("."):
-                return Patient(owner, caller, folder, file.record, path, file.content, frozenset(found))
+                mine = searchable([file])
+                held = searchable(files)
+                words = {word: frozenset(held[word]) for word in sorted(mine)[:1]}
+                return Patient(owner, caller, folder, file.record, path, file.content, frozenset(found), words)
     return None
 
 
+class _Write:
+    """One fact that is told during the damage and once more after it: what was acknowledged must still be there."""
+
+    def __init__(self, patient: Patient) -> None:
+        self._patient = patient
+        self._acknowledged: set[str] = set()
+        self._arguments: JsonObject = {
+            "requestId": str(uuid.uuid4()),
+            "attribution": "a client, in a run",
+            "excerpt": "User: the gate was left open.",
+            "items": [{"text": "The gate was left open.", "kind": "fact"}],
+        }
+
+    def send(self, finding: Finding) -> None:
+        door = SocketDoor(self._patient.owner.state_dir)
+        try:
+            outcome = door.ask("tools.call", _call(self._patient.caller, "knowledge_remember", self._arguments))
+        finally:
+            door.leave()
+        finding.answers[f"write {outcome.code}"] += 1
+        if outcome.code in UNTYPED:
+            finding.wrong.append(f"a write answers {outcome.code}: {outcome.message}")
+        if outcome.result is not None:
+            self._acknowledged = {record for record, _, _ in written_records(outcome.result)}
+
+    def forget(self) -> None:
+        self._acknowledged = set()
+
+    def send_again(self, finding: Finding) -> None:
+        door = SocketDoor(self._patient.owner.state_dir)
+        inspector = Inspector(door)
+        try:
+            receipt = inspector.call("knowledge_remember", self._arguments, self._patient.caller)
+            now = {record for record, _, _ in written_records(receipt)}
+            if self._acknowledged and now != self._acknowledged:
+                finding.wrong.append(f"a write that was acknowledged as {self._acknowledged} is now {now}")
+            for record in now:
+                if inspector.call("knowledge_record", {"id": record}, self._patient.caller).get("record") is None:
+                    finding.wrong.append(f"{record} was acknowledged and is not there")
+        finally:
+            door.leave()
+
+
 def _look(patient: Patient, finding: Finding, *, may_differ: bool) -> None:
-    """Two reads: each is right or refused."""
+    """Reads and a search: each is right or refused."""
     door = SocketDoor(patient.owner.state_dir)
     try:
-        for tool, arguments in (
-            ("knowledge_status", dict[str, str]()),
+        asked: list[tuple[str, JsonObject]] = [
+            ("knowledge_status", {}),
             ("knowledge_record", {"id": patient.record}),
-        ):
-            outcome = door.ask("tools.call", _call(patient.caller, tool, dict(arguments)))
+            *(("knowledge_grep", _search(word)) for word in patient.words),
+        ]
+        for tool, arguments in asked:
+            outcome = door.ask("tools.call", _call(patient.caller, tool, arguments))
             finding.answers[outcome.code] += 1
             if outcome.code in UNTYPED:
                 finding.wrong.append(f"{tool} answers {outcome.code}: {outcome.message}")
-            record = (outcome.result or {}).get("record")
+            answer = outcome.result or {}
+            record, hits = answer.get("record"), answer.get("hits")
+            # A search says that its index is not there with a total that is nothing.
+            if tool == "knowledge_grep" and answer.get("total") is not None and not may_differ:
+                seen = {str(hit["id"]) for hit in hits if isinstance(hit, dict)} if isinstance(hits, list) else set()
+                if seen != patient.words[str(arguments["query"])]:
+                    finding.wrong.append(f"a search finds {len(seen)} records")
             if outcome.code == "ok" and tool == "knowledge_record" and not may_differ:
                 shown = record.get("hash") if isinstance(record, dict) else None
                 if shown != patient.content:
@@ -327,7 +393,7 @@ def _recovers(patient: Patient, finding: Finding) -> None:
             listed = {record for record, _ in inspector.records(patient.caller)}
             read = inspector.call("knowledge_record", {"id": patient.record}, patient.caller).get("record")
             shown = read.get("hash") if isinstance(read, dict) else None
-            if listed == patient.records and shown == patient.content:
+            if listed >= patient.records and shown == patient.content:
                 return
             if time.monotonic() >= until:
                 missing = len(patient.records - listed)
@@ -338,8 +404,12 @@ def _recovers(patient: Patient, finding: Finding) -> None:
         door.leave()
 
 
-def _call(caller: Caller, tool: str, arguments: Mapping[str, str | int]) -> JsonObject:
-    return {"tool": tool, "arguments": dict(arguments), "audience": audience(caller), "deadlineMs": 10_000}
+def _search(word: str) -> JsonObject:
+    return {"query": word, "limit": 50, "lifecycle": "all"}
+
+
+def _call(caller: Caller, tool: str, arguments: JsonObject) -> JsonObject:
+    return {"tool": tool, "arguments": arguments, "audience": audience(caller), "deadlineMs": 10_000}
 
 
 @contextmanager

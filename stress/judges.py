@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stress.aftermath import Inspector, OnDisk, Row, first_lines
+from stress.aftermath import Inspector, OnDisk, Row, first_lines, searchable
 from stress.damages import Finding
 from stress.ledger import Access, Caller, Edit, Ledger, Operation
 from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, TooHard, linearizable
@@ -308,7 +308,7 @@ def catalogue_equals_files(evidence: Evidence) -> Verdict:
 def index_equals_files(evidence: Evidence) -> Verdict:
     wrong, checked = [], 0
     for store, files in evidence.files.items():
-        tokens = _tokens(files)
+        tokens = searchable(files)
         for token in evidence.chance.sample(sorted(tokens), min(SAMPLED_WORDS, len(tokens))):
             checked += 1
             found = evidence.inspector.found(evidence.owners[store], token)
@@ -438,18 +438,6 @@ def _closed_spans(changes: Sequence[Access]) -> Iterable[tuple[Access, float]]:
             yield change, following.get(key, FOREVER)
         else:
             following[key] = change.began
-
-
-def _tokens(files: Sequence[OnDisk]) -> dict[str, set[str]]:
-    found = defaultdict[str, set[str]](set)
-    for file in files:
-        if b'\nlifecycle: "withdrawn"' in file.text:
-            continue  # what was withdrawn is in history, and no search shows it
-        body = file.text.partition(b"\n---\n")[2].decode("utf-8", "replace")
-        for word in body.replace(",", " ").replace(".", " ").split():
-            if len(word) == 16 and all(character in "0123456789abcdef" for character in word):
-                found[word].add(file.record)
-    return found
 
 
 def _asked_for(op: Operation) -> bool:
