@@ -11,12 +11,14 @@ import contextlib
 import os
 import shutil
 import subprocess
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import Final
 
@@ -224,18 +226,30 @@ def _full_disk(patient: Patient) -> Iterator[None]:
     disk = patient.owner.state_dir.parent
     if not os.path.ismount(disk):
         raise NotHere("the state directory does not lie on a file system of its own")
-    filler = disk / "filler"
+    filler, over = disk / "filler", threading.Event()
     with filler.open("wb", buffering=0) as file:
+        _fill(file)
+        # What the owner gives back meanwhile, a log or a temporary file, is taken too.
+        thread = threading.Thread(target=lambda: _keep_full(file, over))
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            filler.unlink()
+
+
+def _keep_full(file: FileIO, over: threading.Event) -> None:
+    while not over.wait(0.02):
+        _fill(file)
+
+
+def _fill(file: FileIO) -> None:
+    for size in (1 << 20, PAGE_BYTES, 1):
         with contextlib.suppress(OSError):
             while True:
-                file.write(b"\0" * (1 << 20))
-        with contextlib.suppress(OSError):
-            while True:
-                file.write(b"\0" * 512)
-    try:
-        yield
-    finally:
-        filler.unlink()
+                file.write(b"\0" * size)
 
 
 DAMAGES: Final[Mapping[str, Treatment]] = {
