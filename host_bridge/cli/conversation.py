@@ -47,7 +47,13 @@ def run(arguments: Sequence[str]) -> int:
         options = parse(rest, _OPTIONS, words=1)
         if not options.words:
             raise UsageError("name the session key of the grant; `knowledge conversation list` shows them")
-        return _done(options, "access.grants.remove", {"sessionKey": options.words[0]})
+        key = options.words[0]
+
+        def revoked(result: JsonObject) -> str:
+            # The same words whether there was one: what holds now is what a person wants to know.
+            return output.told([f"{key} has no grant of its own now.", *_in_words(result).split("\n")])
+
+        return _answered(options, "access.grants.remove", {"sessionKey": key, "agent": _agent(options)}, revoked)
     if name == "export":
         return _export(rest)
     if name == "erase":

@@ -95,8 +95,8 @@ def check_place(layout: Layout, manifest: BackupManifest) -> None:
     for store in manifest.stores:
         if store.vault_id in stores:
             raise DuplicateIdentity(
-                f"The store {store.vault_id} of this backup lies in the state directory already. Restore into an empty "
-                "one, or move this one's `knowledge` folder away first; nothing is overwritten.",
+                f"The store {store.vault_id} of this backup lies in the state directory already. Name an empty one "
+                "with --state-dir, or move this one's `knowledge` folder away first; nothing is overwritten.",
                 vaultId=store.vault_id,
             )
     raise InvalidArgument(

@@ -333,7 +333,9 @@ def _translated(error: apsw.Error | OSError, path: Path) -> Exception:
     name = path.name
     match error:
         case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
-            return StorageCorrupt(f"{name} is damaged: {type(error).__name__}")
+            foreign = isinstance(error, apsw.NotADBError)
+            what = "its beginning is not that of a database" if foreign else "SQLite finds it malformed"
+            return StorageCorrupt(f"{name} is damaged: {what}")
         case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():
             return Busy("The database is locked by another process; try again.")
         case apsw.FullError():

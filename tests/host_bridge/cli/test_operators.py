@@ -266,7 +266,10 @@ def test_agents_are_moved_between_stores_and_a_conversation_is_let_in(real: Home
     assert (refused.returncode, json.loads(refused.stderr)["error"]["code"]) == (exits.REFUSED, "not_found")
     granted = real.run("conversation", "grant", "--agent", "main", "chat:1", "read")
     assert granted.stdout.decode().endswith("  chat:1: can read  (no known conversation)\n")
-    assert "own partition only" in real.run("conversation", "revoke", "--agent", "main", "chat:1").stdout.decode()
+    revoked = real.run("conversation", "revoke", "--agent", "main", "chat:1").stdout.decode()
+    assert revoked.startswith(
+        "chat:1 has no grant of its own now.\nEvery conversation of main has its own partition only"
+    )
     actions = [line.split()[2] for line in real.run("stores", "audit").stdout.decode().splitlines()]
     assert actions == ["grant.remove", "grant.set", "store.own", "store.share", "store.create"]
     assert "# ours" in (real.state_dir / "knowledge.yaml").read_text()

@@ -39,6 +39,7 @@ def test_an_idle_owner_makes_room_and_a_lost_database_is_built_anew(real: Home) 
     assert real.run("stop", "--json").returncode == 0
     (store_of(real) / "state.sqlite").write_bytes(b"\xff" * 50_000)
     planned = repaired(real, "--dry-run", status=6)
+    assert b"state.sqlite is damaged: its beginning is not that of a database" in real.run("doctor").stdout
     assert (store_of(real) / "state.sqlite").read_bytes() == b"\xff" * 50_000
     asked = real.run("repair")
     assert (asked.returncode, b"say so with --yes" in asked.stdout) == (6, True)
