@@ -14,7 +14,7 @@ from actors.resting import RestingStores, Waiting
 from actors.store.caretaker import EraseConversation, ExportConversation, LookAtConversation
 from actors.store.settings import StoreSettings
 from actors.supervision import ActorHandle
-from messages.errors import InvalidArgument, KnowledgeError
+from messages.errors import InvalidArgument, KnowledgeError, RevocationPending
 from messages.json_types import JsonObject
 from messages.operator import EraseConversationRequest, ExportConversationRequest
 from messages.vocabulary import Partition
@@ -107,7 +107,11 @@ class Conversations:
                 barrier = self._authority.ask(
                     EndErased(vault_id, partition), deadline=self._resting.within(NOTE_SECONDS)
                 )
-                self._resting.release(vault_id, None, lambda: then(barrier, lambda _: proceed(), pending.fail))
+
+                def held_up(error: KnowledgeError) -> None:
+                    pending.fail(_held_up() if isinstance(error, RevocationPending) else error)
+
+                self._resting.release(vault_id, None, lambda: then(barrier, lambda _: proceed(), held_up))
 
             self._resting.cared_for(
                 vault_id,
@@ -124,6 +128,14 @@ class Conversations:
 
     def _give_up(self, pending: Asking, vault_id: str, error: KnowledgeError) -> None:
         self._resting.release(vault_id, None, lambda: pending.fail(error))
+
+
+def _held_up() -> RevocationPending:
+    return RevocationPending(
+        "The erasure has begun, and no answer from before begins to leave any more; one that was leaving has not ended "
+        "yet. Whether all is erased a dry run tells: then nothing of the conversation is found.",
+        retry="unknown",
+    )
 
 
 def _has_others(found: Erasable) -> InvalidArgument:

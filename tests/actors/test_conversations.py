@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.authority import Permit
+from actors.authority import Permit, authority
 from actors.runtime import PendingCall
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import Audience
@@ -272,6 +272,16 @@ def test_an_erasure_is_answered_only_when_no_answer_from_before_is_being_handed_
         go_on.set()
         delivered.result(20)
         assert erased.result(20)["state"] == "erased"
+
+
+def test_an_erasure_says_when_an_answer_from_before_does_not_end_leaving(
+    bridge: KnowledgeBridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authority, "BARRIER_SECONDS", 0.05)
+    told: list[KnowledgeError] = []
+    asked(bridge, GROUP).deliver(lambda answer: told.append(refused(bridge, "eraseConversation", session=SESSION)))
+    assert (told[0].code, told[0].retry) == ("revocation_pending", "unknown")
+    assert isinstance(refused(bridge, "eraseConversation", session=SESSION, dryRun=True), NotFound)
 
 
 def test_an_erasure_that_is_decided_and_stops_half_way_is_a_barrier_too(bridge: KnowledgeBridge) -> None:
