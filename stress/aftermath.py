@@ -22,6 +22,7 @@ IDLE_SECONDS: Final = 30.0
 ASK_SECONDS: Final = 20.0
 REPOSITORY_SECONDS: Final = 10.0
 _ID: Final = re.compile(rb'^id: "?([0-9a-f-]{36})"?$', re.MULTILINE)
+_HIDDEN: Final = re.compile(rb'^lifecycle: "?(?:withdrawn|merged)\b', re.MULTILINE)
 _SURROGATES: Final = 48_000
 
 
@@ -166,8 +167,8 @@ def searchable(files: Sequence[OnDisk]) -> dict[str, set[str]]:
     """Words that one text has alone, each with the records that a search for it must find."""
     found = defaultdict[str, set[str]](set)
     for file in files:
-        if b'\nlifecycle: "withdrawn"' in file.text:
-            continue  # what was withdrawn is in history, and no search shows it
+        if _HIDDEN.search(file.text.partition(b"\n---\n")[0]):
+            continue  # "all" are the active and the superseded ones: what was withdrawn or merged no search shows
         body = file.text.partition(b"\n---\n")[2].decode("utf-8", "replace")
         for word in body.replace(",", " ").replace(".", " ").split():
             if len(word) == 16 and all(character in "0123456789abcdef" for character in word):

@@ -227,6 +227,7 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     judges.index_equals_files: [
         lambda: evidence(files=[file(PAGE)], told=Told(found={WORD: {RECORD}})),
         lambda: evidence(files=[file(WITHDRAWN)]),
+        lambda: evidence(files=[file(WITHDRAWN.replace("withdrawn", "merged"))]),
     ],
     judges.repositories_are_sound: [lambda: evidence()],
     judges.the_process_survives: [lambda: replace(evidence(), outages=[(1, 2)])],
@@ -312,6 +313,7 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     ],
     judges.index_equals_files: [
         lambda: evidence(files=[file(PAGE)]),
+        lambda: evidence(files=[file(WITHDRAWN.replace("withdrawn", "superseded"))]),
         lambda: evidence(files=[file(PAGE)], told=Told(found={WORD: {RECORD, OTHER}})),
     ],
     judges.repositories_are_sound: [
