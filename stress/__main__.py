@@ -86,7 +86,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--spacing", type=float, default=3.0, help="seconds between injuries; 0: none (default 3)")
     parser.add_argument("--calls", type=int, default=None, help="at most so many calls of each agent")
     parser.add_argument("--damages", action="store_true", help="damage files afterwards, look, and go on working")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break this promise on purpose; it must be caught")
+    parser.add_argument(
+        "--mutant", choices=sorted(MUTANTS), metavar="NAME", help="break a promise on purpose; it must be caught"
+    )
     parser.add_argument("--list-mutants", action="store_true", help="name the mutants and who catches them")
     parser.add_argument("--shrink", action="store_true", help="after a failure, look for the shortest run that fails")
     parser.add_argument("--state-dir", type=Path, default=None, help="work in this new folder and keep it")

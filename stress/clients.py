@@ -15,7 +15,7 @@ from typing import Final
 
 from messages.json_types import JsonObject, JsonValue
 from stress.doors import Door, Outcome
-from stress.ledger import Caller, Ledger, Operation, Receipt, Sight
+from stress.ledger import UNIQUE, Caller, Ledger, Operation, Receipt, Sight
 from stress.scripts import Script, Seen, Shelf
 
 DEADLINE_SECONDS: Final = 10.0
@@ -215,6 +215,8 @@ def _sight(tool: str, arguments: JsonObject, outcome: Outcome) -> Sight | None:
     match outcome.result:
         case {"record": None}:
             return Sight(str(arguments["id"]), None)
+        case {"record": {"id": str(record), "hash": str(content), "kind": "page", "body": str(body)}}:
+            return Sight(record, content, frozenset(UNIQUE.findall(body)))
         case {"record": {"id": str(record), "hash": str(content)}}:
             return Sight(record, content)
         case _:

@@ -13,7 +13,7 @@ from typing import Final
 
 from stress.aftermath import Inspector, OnDisk, Row, first_lines, searchable
 from stress.damages import Finding
-from stress.ledger import Access, Caller, Edit, Ledger, Operation
+from stress.ledger import UNIQUE, Access, Caller, Edit, Ledger, Operation
 from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, TooHard, linearizable
 from stress.owner import Usage
 
@@ -22,6 +22,7 @@ MACHINE_SECONDS: Final = 1.0
 """At most so much of a late answer is the machine's, which had no processor for the owner."""
 SUCCESS_SHARE: Final = 0.90
 SAMPLED_REVISIONS: Final = 800
+SAMPLED_READS: Final = 400
 SAMPLED_WORDS: Final = 60
 THREADS_MORE: Final = 16
 DESCRIPTORS_MORE: Final = 120
@@ -156,6 +157,30 @@ def revisions_hold_their_bytes(evidence: Evidence) -> Verdict:
         if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != row.content:
             wrong.append(f"{row.record} at {row.sequence}")
     return _judged("every revision's bytes are in history", f"{len(sample)} of {len(rows)} revisions", wrong)
+
+
+def reads_show_their_revision(evidence: Evidence) -> Verdict:
+    """The body of a page that was read is the one of the revision whose hash the answer names."""
+    rows = {
+        (row.record, row.content): (partition.removesuffix("/private"), row.sequence)
+        for partition, found in evidence.histories.items()
+        if partition.endswith("/private")
+        for row in found
+    }
+    seen = {
+        (op.sight.record, op.sight.content, op.sight.words)
+        for op in evidence.ledger.operations
+        if op.sight is not None and op.sight.words is not None and (op.sight.record, op.sight.content) in rows
+    }
+    found = sorted(seen, key=lambda one: (one[0], str(one[1]), sorted(one[2] or ())))
+    sample = evidence.chance.sample(found, min(SAMPLED_READS, len(found)))
+    wrong = []
+    for record, content, words in sample:
+        store, sequence = rows[record, content]
+        text = evidence.inspector.revision(evidence.owners[store], record, sequence)
+        if set(UNIQUE.findall(text.partition("\n---\n")[2])) != words:
+            wrong.append(f"{record} at {sequence}")
+    return _judged("a read shows the revision that it names", f"{len(sample)} of {len(found)} reads", wrong)
 
 
 def one_effect_a_request(evidence: Evidence) -> Verdict:
@@ -364,6 +389,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
         enough_succeed,
         acknowledged_writes_stay,
         revisions_hold_their_bytes,
+        reads_show_their_revision,
         one_effect_a_request,
         history_follows_time,
         records_are_linearizable,

@@ -6,12 +6,15 @@ All times are seconds on the system's monotonic clock, which processes share. No
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from messages.json_types import JsonObject
 
+UNIQUE: Final = re.compile(r"\b[0-9a-f]{16}\b")
+"""A word that one text of a run has alone."""
 Deed = Literal["in place", "by rename", "rename", "remove", "add"]
 
 
@@ -35,6 +38,8 @@ class Sight:
 
     record: str
     content: str | None
+    words: frozenset[str] | None = None
+    """Of a page's whole body, those that one text has alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,12 +264,28 @@ def _read_is_stale() -> None:
     _put(PartitionSession, "parsed", parsed)
 
 
+def _catalogue_is_stale() -> None:
+    from storage.state.catalogue_reader import CatalogueReader
+
+    original = CatalogueReader.one
+    kept: dict[str, Whatever] = {}
+
+    def one(self: CatalogueReader, record_id: str) -> Whatever:
+        found = original(self, record_id)
+        return found if found is None else kept.setdefault(record_id, found)
+
+    _put(CatalogueReader, "one", one)
+
+
 MUTANTS: Final[Mapping[str, Mutant]] = {
     "acknowledged-and-lost": Mutant(
         "every twentieth write is acknowledged and taken back", ("acknowledged_writes_stay",), _acknowledged_and_lost
     ),
     "answered-twice": Mutant("every fiftieth answer is sent twice", ("one_answer_each",), _answered_twice),
     "answer-lost": Mutant("three answers are never sent", ("one_answer_each",), _answer_lost),
+    "catalogue-is-stale": Mutant(
+        "a record is found as it was first", ("records_are_linearizable",), _catalogue_is_stale
+    ),
     "crash-ends-process": Mutant(
         "a crashed actor takes the process along", ("the_process_survives",), _crash_ends_process
     ),
@@ -300,7 +316,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "replay-runs-twice": Mutant(
         "a repeated request is carried out again", ("one_effect_a_request",), _replay_runs_twice
     ),
-    "read-is-stale": Mutant("a record is read as it was first", ("records_are_linearizable",), _read_is_stale),
+    "read-is-stale": Mutant("a record is shown as it was first", ("reads_show_their_revision",), _read_is_stale),
     "threads-leak": Mutant("every fifth call leaves a thread behind", ("nothing_grows",), _threads_leak),
     "wrong-bytes": Mutant("history gives back other bytes", ("revisions_hold_their_bytes",), _wrong_bytes),
 }

@@ -167,6 +167,11 @@ def test_only_the_judges_that_a_mutant_names_catch_it() -> None:
     assert caught("answer-lost", ["none_late"]) == []
 
 
+def test_every_judge_stands_on_the_page_of_guarantees() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+    assert [judge for judge in JUDGES if f"`{judge}`" not in page] == []
+
+
 # --- what the command says --------------------------------------------------------------------------------
 
 

@@ -178,6 +178,14 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: evidence(rows=[row(1, "r1", hash_of("text"))], told=Told(texts={(RECORD, 1): "text"})),
         lambda: evidence(rows=[row(1, "r1", None)]),
     ],
+    judges.reads_show_their_revision: [
+        lambda: evidence(
+            call(sight=Sight(RECORD, "h1", frozenset({WORD}))),
+            rows=[row(1, "r1")],
+            told=Told(texts={(RECORD, 1): PAGE}),
+        ),
+        lambda: evidence(call(sight=Sight(RECORD, "unknown", frozenset({WORD})))),
+    ],
     judges.one_effect_a_request: [
         lambda: evidence(
             written("r1", 0), written("r1", 5), rows=[row(1, "r1"), row(1, "r1", "h2", OTHER), row(2, "r2")]
@@ -266,6 +274,16 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     ],
     judges.revisions_hold_their_bytes: [
         lambda: evidence(rows=[row(1, "r1", hash_of("text"))], told=Told(texts={(RECORD, 1): "text "})),
+    ],
+    judges.reads_show_their_revision: [
+        lambda: evidence(
+            call(sight=Sight(RECORD, "h1", frozenset())), rows=[row(1, "r1")], told=Told(texts={(RECORD, 1): PAGE})
+        ),
+        lambda: evidence(
+            call(sight=Sight(RECORD, "h1", frozenset({"f" * 16}))),
+            rows=[row(1, "r1")],
+            told=Told(texts={(RECORD, 1): PAGE}),
+        ),
     ],
     judges.one_effect_a_request: [
         lambda: evidence(rows=[row(1, "r1"), row(2, "r1")]),
