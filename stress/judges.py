@@ -8,7 +8,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from stress.aftermath import Inspector, OnDisk, Row, first_lines, searchable
@@ -81,7 +81,7 @@ Judge = Callable[[Evidence], Verdict]
 def one_answer_each(evidence: Evidence) -> Verdict:
     ledger = evidence.ledger
     silent = [op for op in ledger.operations if op.code == "no_answer"]
-    lost = [op for op in ledger.operations if op.code == "lost" and not _overlaps(op, evidence.outages, 1.0)]
+    lost = _lost_without_an_outage(evidence)
     odd = [op for op in ledger.operations if op.code in ("protocol_error", "None")]
     wrong = [*silent, *lost, *odd]
     detail = (
@@ -470,6 +470,18 @@ def _asked_for(op: Operation) -> bool:
     """A call that was cancelled, or that was given no time."""
     tight = op.deadline is not None and op.deadline - op.began < 1.0
     return op.cancelled or (tight and op.code == "deadline")
+
+
+def _lost_without_an_outage(evidence: Evidence) -> list[Operation]:
+    """A client notices at its next call what happened to its connection since the last one."""
+    found = []
+    used = dict[tuple[str, str], float]()
+    for op in sorted(evidence.ledger.operations, key=lambda op: op.began):
+        since = used.get((op.client, op.door), op.began)
+        if op.code == "lost" and not _overlaps(replace(op, began=since), evidence.outages, 1.0):
+            found.append(op)
+        used[op.client, op.door] = max(op.ended, since)
+    return found
 
 
 def _overlaps(op: Operation, spans: Iterable[tuple[float, float]], slack: float) -> bool:

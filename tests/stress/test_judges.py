@@ -155,6 +155,8 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     judges.one_answer_each: [
         lambda: evidence(call(), call(code="denied")),
         lambda: replace(evidence(call(5, code="lost")), outages=[(5.5, 7)]),
+        # It had said nothing since before the outage, and finds its connection gone.
+        lambda: replace(evidence(call(0), call(50, code="lost")), outages=[(5, 7)]),
     ],
     judges.none_late: [
         lambda: evidence(call(0, 10.2, deadline=10), call(0, 99, deadline=None)),
@@ -254,6 +256,7 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     judges.one_answer_each: [
         lambda: evidence(call(code="no_answer")),
         lambda: evidence(call(code="lost")),
+        lambda: replace(evidence(call(0), call(20), call(50, code="lost")), outages=[(5, 7)]),
         lambda: evidence(call(code="protocol_error")),
         lambda: evidence(call(), surplus=1),
     ],
