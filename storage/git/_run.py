@@ -138,7 +138,8 @@ def run(
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
-    return Result(process.returncode, output, without_places(said.decode("utf-8", "replace"), vault).strip()[-2_000:])
+    words = re.sub(rf"{re.escape(place)}(?![0-9])", GIT_NAME, said.decode("utf-8", "replace"))
+    return Result(process.returncode, output, without_places(words, vault).strip()[-2_000:])
 
 
 def without_places(said: str, vault: Path) -> str:

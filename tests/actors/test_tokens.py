@@ -61,8 +61,8 @@ def signed(audience: Audience = MAIN, *, issued: int = NOW, seconds: int = 60) -
 
 
 _names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
-_instants = st.integers(1_700_000_000_000_000, 4_000_000_000_000_000).map(
-    lambda micros: at(0) + timedelta(microseconds=micros)
+_instants = st.integers(1_700_000_000_000, 4_000_000_000_000).map(
+    lambda millis: at(0) + timedelta(milliseconds=millis)  # what an instant of ours can say
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -92,12 +93,14 @@ def test_a_socket_path_never_exceeds_107_bytes(tmp_path: Path, monkeypatch: pyte
     assert not path.startswith(str(long))
 
 
-def test_a_folder_open_to_others_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "knowledge").mkdir(mode=0o755)
-    os.chmod(tmp_path / "knowledge", 0o755)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert address.socket_path("/state").startswith(str(tmp_path / f"knowledge-{os.geteuid()}"))
+def test_a_folder_open_to_others_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="kr-") as short:  # a socket's path has a limit, and tmp_path may be long
+        place = Path(short)
+        (place / "knowledge").mkdir(mode=0o755)
+        os.chmod(place / "knowledge", 0o755)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        monkeypatch.setenv("TMPDIR", short)
+        assert address.socket_path("/state").startswith(str(place / f"knowledge-{os.geteuid()}"))
 
 
 def test_a_planted_link_or_file_is_not_used_as_the_sockets_folder(
