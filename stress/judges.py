@@ -297,9 +297,9 @@ def nothing_after_a_revocation(evidence: Evidence) -> Verdict:
         if partition.endswith("/private")
         for row in rows
     }
-    asked = dict[str | None, float]()
+    attempts = defaultdict[str | None, list[Operation]](list)
     for op in evidence.ledger.operations:
-        asked[op.request_id] = min(op.began, asked.get(op.request_id, FOREVER))
+        attempts[op.request_id].append(op)
     by_caller = defaultdict[tuple[str, str | None], list[Operation]](list)
     for op in evidence.ledger.operations:
         by_caller[op.caller.agent, op.caller.conversation].append(op)
@@ -314,8 +314,8 @@ def nothing_after_a_revocation(evidence: Evidence) -> Verdict:
             if arrived_later and op.secrets & private:
                 wrong.append(f"{op.caller.partition} saw a private record by {op.tool}")
             saved = op.request_id is not None and (f"{op.caller.store}/private", op.request_id) in requests
-            # Asked for while it was let in, it may have been saved then, whatever a repetition is answered.
-            if asked[op.request_id] > change.ended and saved:
+            # Sent once while it was let in, before or after, it may have been saved then.
+            if saved and all(change.ended < one.began and one.ended < until for one in attempts[op.request_id]):
                 wrong.append(f"{op.caller.partition} saved into the private partition by {op.tool} {op.request_id}")
     return _judged("nothing private after a revocation", f"{checked} revocations", wrong)
 

@@ -230,6 +230,14 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
             call(12, caller=TALK, arguments=REQUEST),
             rows=[row(1, "r1")],
         ),
+        # Refused while it was shut out, and saved when it sent the same again, let in once more.
+        lambda: evidence(
+            access(None, 10),
+            call(12, caller=TALK, arguments=REQUEST, code="deadline"),
+            access("read-save", 20),
+            call(22, caller=TALK, arguments=REQUEST),
+            rows=[row(1, "r1")],
+        ),
     ],
     judges.catalogue_equals_files: [
         lambda: evidence(files=[file(PAGE)], told=Told(listed={(RECORD, hash_of(PAGE)[:16])})),
