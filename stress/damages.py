@@ -34,7 +34,7 @@ PATIENCE_SECONDS: Final = 30.0
 HEADER_BYTES: Final = 100
 PAGE_BYTES: Final = 4_096
 QUEUED_EVENTS: Final = Path("/proc/sys/fs/inotify/max_queued_events")
-FAKETIME: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+FAKETIME: Final = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 UNTYPED: Final = frozenset({"internal", "protocol_error", "no_answer", "lost", "None"})
 
 
@@ -188,7 +188,7 @@ def _watcher_overflows(patient: Patient) -> Iterator[None]:
 @contextmanager
 def _clock_jumps(patient: Patient) -> Iterator[None]:
     """A day forward and a week back, for everything but the monotonic clock."""
-    if not FAKETIME.exists():
+    if FAKETIME is None:
         raise NotHere("libfaketime is not installed")
     at = patient.folder.parent.parent / "faketime"
     at.write_text("+0")
@@ -461,9 +461,9 @@ def unmount(folder: Path) -> None:
 def mount(folder: Path, options: str = "size=16m") -> None:
     """Lay an empty temporary file system over a folder. Raises :class:`NotHere`."""
     if os.geteuid() != 0:
-        raise NotHere("only root may mount")
+        raise NotHere("needs mounts: only the superuser may mount")
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "knowledge-stress", str(folder)], capture_output=True, check=False
     )
     if done.returncode != 0:
-        raise NotHere("this machine does not let anybody mount")
+        raise NotHere("needs mounts: this machine does not let anybody mount")

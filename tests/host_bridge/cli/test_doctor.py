@@ -256,7 +256,7 @@ def test_a_database_whose_owner_died_is_read_with_its_log_and_nothing_beside_it_
     assert looked(layout, capfdbinary)[0] == exits.OK
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="the superuser may read everything")
+@pytest.mark.skipif(os.getuid() == 0, reason="needs limits: the superuser may read everything")
 def test_a_folder_that_may_not_be_read_is_named(layout: Layout, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     layout.stores.chmod(0)
     try:
