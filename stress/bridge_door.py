@@ -5,8 +5,7 @@ from __future__ import annotations
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import parse_audience
 from messages.errors import KnowledgeError
-from messages.json_types import JsonObject
-from stress.doors import Outcome
+from stress.doors import Outcome, ToolCall
 
 
 class BridgeDoor:
@@ -18,19 +17,11 @@ class BridgeDoor:
     def __init__(self, knowledge: KnowledgeBridge) -> None:
         self._knowledge = knowledge
 
-    def call(
-        self,
-        tool: str,
-        arguments: JsonObject,
-        audience: JsonObject,
-        *,
-        deadline_ms: int,
-        patience: float,
-        cancel_after: float | None = None,
-    ) -> Outcome:
+    def call(self, call: ToolCall) -> Outcome:
         """One call, which is never cancelled."""
         try:
-            result = self._knowledge.call(tool, arguments, parse_audience(audience), deadline_ms=deadline_ms)
+            caller = parse_audience(call.audience)
+            result = self._knowledge.call(call.tool, call.arguments, caller, deadline_ms=call.deadline_ms)
         except KnowledgeError as error:
             wait = error.fields.get("retryAfterMs")
             pause = wait / 1000 if isinstance(wait, int | float) else 0.0

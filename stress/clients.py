@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from messages.json_types import JsonObject, JsonValue
-from stress.doors import Door, Outcome
+from stress.doors import Door, Outcome, ToolCall
 from stress.ledger import UNIQUE, Caller, Ledger, Operation, Receipt, Sight
 from stress.scripts import Script, Seen, Shelf
 
@@ -100,12 +100,14 @@ class Client:
         """One call, noted. Only the socket tells the owner of the deadline."""
         began = time.monotonic()
         outcome = door.call(
-            tool,
-            arguments,
-            audience(caller),
-            deadline_ms=max(1, round(deadline * 1000)),
-            patience=PATIENCE_SECONDS if door.name == "socket" else PROCESS_PATIENCE_SECONDS,
-            cancel_after=cancel_after,
+            ToolCall(
+                tool,
+                arguments,
+                audience(caller),
+                deadline_ms=max(1, round(deadline * 1000)),
+                patience=PATIENCE_SECONDS if door.name == "socket" else PROCESS_PATIENCE_SECONDS,
+                cancel_after=cancel_after,
+            )
         )
         ended = time.monotonic()
         result = outcome.result

@@ -46,6 +46,19 @@ class Outcome:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool. ``patience``: for how many seconds its client waits, whatever the deadline says;
+    ``cancel_after``: seconds until the client gives it up, where a door can say so."""
+
+    tool: str
+    arguments: JsonObject
+    audience: JsonObject
+    deadline_ms: int
+    patience: float
+    cancel_after: float | None = None
+
+
 class Door(Protocol):
     """One client's way in."""
 
@@ -53,17 +66,8 @@ class Door(Protocol):
     surplus: int
     """Answers that nobody asked for, or that came twice."""
 
-    def call(
-        self,
-        tool: str,
-        arguments: JsonObject,
-        audience: JsonObject,
-        *,
-        deadline_ms: int,
-        patience: float,
-        cancel_after: float | None = None,
-    ) -> Outcome:
-        """One call; returns at the latest after ``patience`` seconds."""
+    def call(self, call: ToolCall) -> Outcome:
+        """One call; returns at the latest when its patience ends."""
 
     def leave(self) -> None:
         """Go without saying so."""
@@ -200,18 +204,14 @@ class SocketDoor(StreamDoor):
     def __init__(self, state_dir: Path) -> None:
         super().__init__("socket", lambda: _take(state_dir))
 
-    def call(
-        self,
-        tool: str,
-        arguments: JsonObject,
-        audience: JsonObject,
-        *,
-        deadline_ms: int,
-        patience: float,
-        cancel_after: float | None = None,
-    ) -> Outcome:
-        params: JsonObject = {"tool": tool, "arguments": arguments, "audience": audience, "deadlineMs": deadline_ms}
-        return self.ask("tools.call", params, patience=patience, cancel_after=cancel_after)
+    def call(self, call: ToolCall) -> Outcome:
+        params: JsonObject = {
+            "tool": call.tool,
+            "arguments": call.arguments,
+            "audience": call.audience,
+            "deadlineMs": call.deadline_ms,
+        }
+        return self.ask("tools.call", params, patience=call.patience, cancel_after=call.cancel_after)
 
     def ask(
         self, method: str, params: JsonObject, *, patience: float = 40.0, cancel_after: float | None = None
@@ -258,19 +258,10 @@ class McpDoor(StreamDoor):
     def cancellation(self, number: int) -> JsonObject:
         return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
 
-    def call(
-        self,
-        tool: str,
-        arguments: JsonObject,
-        audience: JsonObject,
-        *,
-        deadline_ms: int,
-        patience: float,
-        cancel_after: float | None = None,
-    ) -> Outcome:
-        params: JsonObject = {"name": tool, "arguments": arguments}
+    def call(self, call: ToolCall) -> Outcome:
+        params: JsonObject = {"name": call.tool, "arguments": call.arguments}
         try:
-            message, place = self.request("tools/call", params, patience=patience)
+            message, place = self.request("tools/call", params, patience=call.patience)
         except (Lost, OwnerError):
             return Outcome("lost", "unknown", None)
         if message is None:
@@ -319,23 +310,15 @@ class ShellDoor:
         self._options = ["--agent", agent, "--state-dir", str(state_dir), "--json"]
         self._environment = {**environment, "PYTHONPATH": str(_ROOT)}
 
-    def call(
-        self,
-        tool: str,
-        arguments: JsonObject,
-        audience: JsonObject,
-        *,
-        deadline_ms: int,
-        patience: float,
-        cancel_after: float | None = None,
-    ) -> Outcome:
-        command = [*self._command, tool.removeprefix("knowledge_"), json.dumps(arguments), *self._options]
+    def call(self, call: ToolCall) -> Outcome:
+        words = [call.tool.removeprefix("knowledge_"), json.dumps(call.arguments)]
+        command = [*self._command, *words, *self._options]
         try:
             done = subprocess.run(
                 command,
                 capture_output=True,
                 env=self._environment,
-                timeout=patience,
+                timeout=call.patience,
                 stdin=subprocess.DEVNULL,
                 check=False,
                 cwd="/",
