@@ -23,6 +23,7 @@ _COMMANDS = {
     "conversation": "host_bridge.cli.conversation",
     "demo": "host_bridge.cli.demo",
     "doctor": "host_bridge.cli.doctor",
+    "grants": "host_bridge.cli.grants",
     "inspect": "host_bridge.cli.inspect",
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",

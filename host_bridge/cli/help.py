@@ -15,6 +15,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge adopt PATH...            make pages of plain Markdown files that lie in the vault
   knowledge stores ...               who uses which store: list, share one, join one, go back to one's own
   knowledge conversation ...         which conversations read an agent's memory; export or erase one's own
+  knowledge grants ...               the grants alone, as the host protocol calls them: list, set, remove
   knowledge audience ...             signed tokens that stand for a caller: mint, revoke, list
   knowledge doctor                   what is wrong, whatever is broken, and the command that mends it
   knowledge backup DEST              copy every store, verified, while agents go on
@@ -194,6 +195,20 @@ Examples:
   knowledge doctor --json
   knowledge doctor --store 6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11
   knowledge doctor rebuild agent:main=6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11 --yes
+""",
+    "grants": f"""\
+knowledge grants list [--agent A]                       who reads the memory of agent A
+knowledge grants set --agent A KEY read|read-save       let a conversation read it, or read and save
+knowledge grants remove --agent A KEY                   take that back
+
+The same as `knowledge conversation list`, `grant` and `revoke`, whose help says what a grant opens.
+
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge grants set --agent main chat:group:42 read
+  knowledge grants list --json
 """,
     "inspect": f"""\
 knowledge inspect recent                what was updated last
@@ -421,6 +436,7 @@ _ENDS = {
     "backup": "3456",
     "call": "345",
     "conversation": "345",
+    "grants": "345",
     "demo": "",
     "doctor": "3456",
     "inspect": "345",

@@ -88,7 +88,9 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
     assert sent(*erase, "--dry-run") == ("operator.eraseConversation", "main", {**erased, "dryRun": True})
     assert sent(*erase, "--yes")[2] == erased
     assert sent(*erase, "--yes", "--discard-git")[2] == {**erased, "discardGit": True}
-    assert sent("conversation", "list") == ("access.grants.list", None, {})
+    assert sent("conversation", "list") == sent("grants", "list") == ("access.grants.list", None, {})
+    assert sent("grants", "set", "--agent", "main", "chat:1", "read-save") == granted
+    assert sent("grants", "remove", "--agent", "main", "chat:1") == revoked
     mint = ("audience", "mint", "--agent", "main")
     owner: JsonObject = {"kind": "owner-private", "agent": "main"}
     assert sent(*mint) == ("access.tokens.mint", None, {"audience": owner, "seconds": 3_600})
@@ -133,6 +135,8 @@ def test_each_command_about_access_asks_its_method(fake: Home) -> None:
         ["stores", "join", "--agent", "main", "family", "--store", "no-uuid"],
         ["stores", "own"],
         ["stores", "audit", "--limit", "0"],
+        ["grants"],
+        ["grants", "revoke", "--agent", "main", "key"],
         ["conversation"],
         ["conversation", "grant", "--agent", "main", "key"],
         ["conversation", "grant", "--agent", "main", "key", "write"],
