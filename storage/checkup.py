@@ -304,12 +304,13 @@ def _parts(vault_id: str, store: StoreLayout, about: Mapping[str, str]) -> Itera
     with peek(store.state_database) as database:
         for partition in partitions(database):
             found = agreement(store, database, partition)
+            where = {**about, "partition": partition.key}
             if found.missing:
                 yield _files(
                     "files_missing",
                     "Files that the catalogue knows are gone.",
                     f"from history: `knowledge repair --store {vault_id} files`; nothing, if you deleted them",
-                    {**about, "partition": partition.key},
+                    where,
                     found.missing,
                 )
             if found.different:
@@ -318,7 +319,7 @@ def _parts(vault_id: str, store: StoreLayout, about: Mapping[str, str]) -> Itera
                     "Files hold something else than the catalogue says: edits, or damage.",
                     f"edits are taken over by the next query; what damage would be mended: `knowledge repair --store "
                     f"{vault_id} --dry-run`",
-                    {**about, "partition": partition.key},
+                    where,
                     found.different,
                 )
             if found.lost:
@@ -326,7 +327,7 @@ def _parts(vault_id: str, store: StoreLayout, about: Mapping[str, str]) -> Itera
                     "text_lost",
                     "History has lost the texts of files.",
                     f"`knowledge repair --store {vault_id}`, or {_FROM_BACKUP}",
-                    {**about, "partition": partition.key},
+                    where,
                     found.lost,
                 )
             if not index_is_sound(store, partition):
@@ -334,7 +335,7 @@ def _parts(vault_id: str, store: StoreLayout, about: Mapping[str, str]) -> Itera
                     "index_damaged",
                     "A keyword index is damaged.",
                     f"`knowledge repair --store {vault_id} index`; the next search builds it too",
-                    {**about, "partition": partition.key},
+                    where,
                 )
     state, why = git.repository_state(store.vault)
     if state == "damaged":

@@ -204,7 +204,6 @@ class Granter(Outsider):
         self._watched = watched
         self._ledger = ledger
         self._granted: dict[Caller, str] = {}
-        self._unsure: set[Caller] = set()
 
     def act(self) -> None:
         who = self.chance.choice(self._conversations)
@@ -220,7 +219,6 @@ class Granter(Outsider):
         arrived = dict(door.arrived() for door in self._watched)
         if outcome.code != "ok":
             # It may have happened or not: nothing can be said of this conversation before the next answer.
-            self._unsure.add(who)
             self._ledger.add(Access(who.agent, str(who.conversation), "unknown", began, time.monotonic(), arrived))
             return
         if wanted is None:
@@ -247,20 +245,6 @@ class Configurer(Outsider):
         if broken:
             time.sleep(0.3)
             self._path.write_text(self._text)
-
-
-def mounted_away(folder: Path, seconds: float) -> None:
-    """An empty mount: the folder is away for a while and an empty one stands in its place."""
-    aside = folder.with_name(f"{folder.name}.away")
-    folder.rename(aside)
-    folder.mkdir()
-    try:
-        time.sleep(seconds)
-    finally:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        if not folder.exists():
-            aside.rename(folder)
 
 
 def _record_id(text: bytes) -> str | None:
