@@ -5,7 +5,7 @@ from __future__ import annotations
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import parse_audience
 from messages.errors import KnowledgeError
-from stress.doors import Outcome, ToolCall
+from stress.doors import Outcome, ToolCall, refusal_of
 
 
 class BridgeDoor:
@@ -23,9 +23,7 @@ class BridgeDoor:
             caller = parse_audience(call.audience)
             result = self._knowledge.call(call.tool, call.arguments, caller, deadline_ms=call.deadline_ms)
         except KnowledgeError as error:
-            wait = error.fields.get("retryAfterMs")
-            pause = wait / 1000 if isinstance(wait, int | float) else 0.0
-            return Outcome(error.code, error.retry, None, retry_after=pause, message=error.message)
+            return refusal_of({**error.to_data(), "message": error.message})
         return Outcome("ok", "never", result)
 
     def leave(self) -> None:

@@ -227,7 +227,7 @@ class SocketDoor(StreamDoor):
         if isinstance(error, dict):
             data = error.get("data")
             facts = data if isinstance(data, dict) else {"code": "protocol_error"}
-            return _refusal({**facts, "message": error.get("message")}, place)
+            return refusal_of({**facts, "message": error.get("message")}, place)
         return Outcome("ok", "never", _object(message.get("result")), place)
 
 
@@ -270,7 +270,7 @@ class McpDoor(StreamDoor):
         if not isinstance(result, dict):
             return Outcome("protocol_error", "never", None, place)
         facts = _text(result)
-        return _refusal(facts, place) if result.get("isError") else Outcome("ok", "never", facts, place)
+        return refusal_of(facts, place) if result.get("isError") else Outcome("ok", "never", facts, place)
 
     def leave(self) -> None:
         super().leave()
@@ -332,7 +332,7 @@ class ShellDoor:
         if done.returncode == 0:
             return Outcome("ok", "never", facts)
         error = facts.get("error")
-        return _refusal(error if isinstance(error, dict) else {"code": "protocol_error"}, (0, 0))
+        return refusal_of(error if isinstance(error, dict) else {"code": "protocol_error"}, (0, 0))
 
     def leave(self) -> None:
         """Every call has left already."""
@@ -344,7 +344,8 @@ def _take(state_dir: Path) -> socket.socket:
     return connection.sock
 
 
-def _refusal(facts: JsonObject, place: tuple[int, int]) -> Outcome:
+def refusal_of(facts: JsonObject, place: tuple[int, int] = (0, 0)) -> Outcome:
+    """The outcome that an error's facts stand for: ``code``, ``retry``, ``message`` and when to come back."""
     wait = facts.get("retryAfterMs")
     return Outcome(
         str(facts.get("code")),
