@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-def then(reply: Reply[R], succeed: Callable[[R], None], fail: Callable[[KnowledgeError], None]) -> None:
+def then(reply: Reply[R], succeed: Callable[[R], None], fail: Callable[[KnowledgeError], object]) -> None:
     """Go on with the value of a reply; whatever goes wrong on the way goes to ``fail``."""
 
     def answered(done: Reply[R]) -> None:

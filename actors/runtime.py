@@ -31,12 +31,14 @@ from actors.authority import (
     require_may_save,
 )
 from actors.backups import Backups
+from actors.calls import PendingCall, guarded
 from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
+from actors.lanes import Errand, Lanes
 from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
+from actors.providing import Providing
 from actors.settling import settle
-from actors.store.messages import RunTool
 from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.supervision import (
     ROOT_SETTINGS,
@@ -48,33 +50,24 @@ from actors.supervision import (
     InboxLimits,
     Reply,
     Tree,
-    log_defect,
 )
 from messages.access import AccessRequest, DoctorRequest, RebuildRegistryRequest
 from messages.audience import (
     Audience,
     AudienceToken,
-    Conversation,
-    OwnerPrivate,
-    own_partition,
     require_well_formed,
 )
 from messages.envelope import Call, Deadline
 from messages.errors import (
-    Busy,
-    DeadlineExceeded,
-    FailedClosed,
-    InternalError,
     KnowledgeError,
-    Quarantined,
-    Restarting,
     Stopping,
     StoreOpening,
     StoreUnavailable,
 )
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall
-from messages.tools import CATALOGUE, ToolRequest, ToolSpec, WriteRequest, parse_arguments, tool_spec
+from messages.provider import ProviderCall
+from messages.tools import ToolRequest, ToolSpec, parse_arguments, tool_spec
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
 from storage.registry_audit import By
@@ -108,110 +101,6 @@ class RuntimeSettings:
         return InboxLimits(requests=self.mailbox, bytes=self.mailbox_bytes, per_audience=self.per_audience)
 
 
-class PendingCall:
-    """One call on its way. Any thread. Logs its outcome under the correlation id: never arguments, never text."""
-
-    __slots__ = ("_call", "_gate", "_permit", "_reply", "_started")
-
-    def __init__(self, gate: PermitGate, call: Call) -> None:
-        self._gate = gate
-        self._call = call
-        self._started = time.monotonic()
-        self._reply: Reply[JsonObject] = Reply()
-        self._permit: Permit | None = None
-
-    def add_done_callback(self, callback: Callable[[PendingCall], None]) -> None:
-        """Run ``callback(self)`` once the answer is there: at once if it is, else on the answering thread."""
-        self._reply.add_done_callback(lambda _: callback(self))
-
-    def done(self) -> bool:
-        return self._reply.done()
-
-    @property
-    def correlation_id(self) -> str:
-        return self._call.correlation_id
-
-    def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
-        """Hand the answer over under the read lease: the last check of access and the hand-over are one step.
-
-        Raises the typed failure instead: the call's own, or the loss of the right to read its answer.
-        """
-        result = self._reply.result()
-        if self._permit is None:
-            raise InternalError("An answer without a permit is never handed over.")
-        with self._gate.lease(self._permit):
-            hand_over(result)
-
-    def _may_write(self) -> bool:
-        spec = CATALOGUE.get(self._call.tool)
-        return spec is None or spec.action == "write"
-
-    def cancel(self) -> None:
-        """Ask for the call to end before it is accepted; an accepted write gives its normal answer."""
-        self._call.cancellation.cancel()
-
-    def wait(self) -> None:
-        """Block until the answer is there. Not from an actor's thread."""
-        answered = threading.Event()
-        self._reply.add_done_callback(lambda _: answered.set())
-        answered.wait()
-
-    def claim(self) -> bool:
-        """Whether whoever asks may send the call to its lane: once, and not after its deadline was answered."""
-        return self._reply.begin(0)
-
-    def expire(self) -> None:
-        """The deadline has come: answer, unless a lane was asked, which watches the same deadline itself."""
-        if self.claim():
-            self.fail(
-                DeadlineExceeded(
-                    "The deadline passed before the store could be asked; the call did not run. Try again."
-                )
-            )
-
-    def fail(self, error: KnowledgeError) -> None:
-        """Answer with a typed error, unless there is an answer already."""
-        if error.retry == "unknown" and not self._may_write():
-            # A read has no effect, however far it came.
-            error = type(error)(error.message, retry="safe", **error.fields)
-        if isinstance(error, FailedClosed):
-            # Nested: a field may be called as something that every log record has.
-            logger.error("store fails closed", extra={"code": error.code, "fields": dict(error.fields)})
-            error = error.for_agents()
-        error = _for_agents(error, self._call.correlation_id)
-        if self._reply.fail(error):
-            # A refusal is a normal answer; only what nobody could foresee is worth an operator's attention.
-            self._log(logging.ERROR if isinstance(error, InternalError) else logging.INFO, error.code)
-
-    def take(self, permit: Permit, reply: Reply[JsonObject]) -> None:
-        """Answer with what the lane answers."""
-        self._permit = permit
-        reply.add_done_callback(self._settle)
-
-    def _settle(self, reply: Reply[JsonObject]) -> None:
-        error = reply.error()
-        if error is not None:
-            self.fail(error)
-        elif self._reply.succeed(reply.result(0)):
-            self._log(logging.DEBUG, "ok")
-
-    def _log(self, level: int, outcome: str) -> None:
-        if logger.isEnabledFor(level):
-            permit = self._permit
-            logger.log(
-                level,
-                "call answered",
-                extra={
-                    "correlation_id": self._call.correlation_id,
-                    "tool": self._call.tool if self._call.tool in CATALOGUE else "unknown",
-                    "outcome": outcome,
-                    "ms": round((time.monotonic() - self._started) * 1000, 2),
-                    "store": None if permit is None else permit.vault_id,
-                    "partition": None if permit is None else permit.partition.kind,
-                },
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class _Validated:
     call: Call
@@ -222,10 +111,6 @@ class _Validated:
     @property
     def writes(self) -> bool:
         return self.spec.action == "write"
-
-    @property
-    def request_key(self) -> str:
-        return self.request.request_id if isinstance(self.request, WriteRequest) else ""
 
 
 class Runtime:
@@ -281,6 +166,8 @@ class Runtime:
             wanted=lambda vault_id: self._events.wanted(vault_id),
             reopen=self._reopen,
         )
+        self._lanes = Lanes(self.gate, self._stores, self._store_settings)
+        self._providing = Providing(self.gate, self._lanes)
         self._maintenance = self._tree.handle(MAINTENANCE)
         self._tree.root.start_child(
             ChildSpec(
@@ -330,6 +217,20 @@ class Runtime:
             validated = _Validated(call, spec, request, len(orjson.dumps(call.arguments)))
             self._watch(pending, call.deadline)
             self._when_ready(lambda: self._dispatch(validated, pending), pending, call.deadline)
+        except KnowledgeError as error:
+            pending.fail(error)
+        return pending
+
+    def provide(self, call: ProviderCall) -> PendingCall:
+        """The same for a call of the memory provider."""
+        pending = PendingCall(self.gate, call)
+        try:
+            if self._closing.is_set():
+                raise Stopping("The runtime is stopping; the call did not run.")
+            if call.audience is not None and not isinstance(call.audience, AudienceToken):
+                require_well_formed(call.audience)
+            self._watch(pending, call.deadline)
+            self._when_ready(lambda: self._providing.start(pending, call), pending, call.deadline)
         except KnowledgeError as error:
             pending.fail(error)
         return pending
@@ -444,7 +345,7 @@ class Runtime:
             return
         # The authority has only started, or is being restarted: its mailbox keeps the question meanwhile.
         self._authority.ask(AwaitView(), deadline=deadline).add_done_callback(
-            lambda reply: _guarded(pending, reply, lambda _: proceed())
+            lambda reply: guarded(pending, reply, lambda _: proceed())
         )
 
     def _dispatch(self, validated: _Validated, pending: PendingCall) -> None:
@@ -454,7 +355,7 @@ class Runtime:
         if isinstance(permit, Unbound):
             bound = self._authority.ask(BindAgent(permit.agent), deadline=call.deadline)
             bound.add_done_callback(
-                lambda reply: _guarded(pending, reply, lambda _: self._bound(validated, audience, pending))
+                lambda reply: guarded(pending, reply, lambda _: self._bound(validated, audience, pending))
             )
             return
         self._ask(validated, permit, pending)
@@ -469,29 +370,24 @@ class Runtime:
     def _ask(self, validated: _Validated, permit: Permit, pending: PendingCall) -> None:
         if validated.writes:
             require_may_save(permit)
-        layout = self.gate.place_of(permit)
-        opened = self._stores.open(permit.vault_id, self._store_settings(permit.vault_id, layout))
-        opened.add_done_callback(
-            lambda reply: _guarded(pending, reply, lambda handle: self._run(validated, permit, handle, pending))
+        self._lanes.open(permit).add_done_callback(
+            lambda reply: guarded(pending, reply, lambda handle: self._run(validated, permit, handle, pending))
         )
 
     def _run(self, validated: _Validated, permit: Permit, handle: StoreHandle, pending: PendingCall) -> None:
         call = validated.call
         if not pending.claim():
             return
-        caller = permit.audience
-        assert isinstance(caller, OwnerPrivate | Conversation), "tools are called by audiences only"
-        reply = handle.ask(
-            RunTool(validated.request, permit, validated.writes),
+        errand = Errand(
+            request=validated.request,
+            permit=permit,
             deadline=call.deadline,
-            # By who asks, not by what is reached: a conversation with a grant has a share of its own.
-            fairness_key=f"{permit.agent}:{own_partition(caller).key}",
+            writes=validated.writes,
             size=validated.size,
             cancellation=call.cancellation,
             correlation_id=call.correlation_id,
-            request_key=validated.request_key,
         )
-        pending.take(permit, reply)
+        pending.take(permit, self._lanes.run(handle, errand))
 
     def _settle(self, stores: Collection[str]) -> Reply[bool]:
         return settle(stores, self.gate, self._open_store, self._stores.quarantined, self._tree.environment.clock)
@@ -547,34 +443,6 @@ def _pass_on(reply: Reply[R], to: Reply[bool], proceed: Callable[[], object] | N
         to.succeed(True)
     else:
         proceed()
-
-
-def _guarded(
-    pending: PendingCall | PendingOperation | Subscription, reply: Reply[R], proceed: Callable[[R], None]
-) -> None:
-    """Continue a call with an earlier reply's value; whatever goes wrong becomes the call's answer."""
-    error = reply.error()
-    if error is not None:
-        pending.fail(error)
-        return
-    try:
-        proceed(reply.result(0))
-    except KnowledgeError as refusal:
-        pending.fail(refusal)
-    except Exception as defect:  # noqa: BLE001 - whatever it is, the caller must not wait for ever
-        log_defect(logger, "call could not be continued", defect, {"correlation_id": pending.correlation_id})
-        pending.fail(InternalError("A defect ended the call before it ran; the log has the details."))
-
-
-def _for_agents(error: KnowledgeError, correlation_id: str) -> KnowledgeError:
-    """The same refusal as an agent may see it: no names of files, actors or places, but how to find it in the log."""
-    if isinstance(error, InternalError):
-        did = "did not run" if error.retry == "safe" else "may have run; a write is repeated with the same request id"
-        message = f"A defect ended the call, which {did}. The log has the details under {correlation_id}."
-        return InternalError(message, retry=error.retry, correlationId=correlation_id)
-    if isinstance(error, Busy | Quarantined | Restarting):
-        return type(error)(error.message, retry=error.retry, **{**error.fields, "correlationId": correlation_id})
-    return error
 
 
 def _shown(health: ActorHealth) -> JsonObject:

@@ -16,10 +16,11 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 from actors.authority import Policy, SharedStore
+from actors.calls import PendingCall
 from actors.events import PendingEvent, Subscription
 from actors.maintenance import Schedule
 from actors.operators import PendingOperation
-from actors.runtime import PendingCall, Runtime, RuntimeSettings
+from actors.runtime import Runtime, RuntimeSettings
 from host_bridge.config import Configuration, ConfigurationFile
 from host_bridge.memberships import MembershipFile
 from host_bridge.owner.lock import OwnerLock, take_owner_lock
@@ -35,6 +36,7 @@ from messages.operator import (
     SubscribeCall,
     parse_operator_call,
 )
+from messages.provider import PROVIDER_METHODS, ProviderCall, parse_provider_call
 from messages.schemas import export_tools
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
 from storage.layout import Layout, resolve_state_dir
@@ -141,6 +143,21 @@ class KnowledgeBridge:
             )
         return _answer_of(self._runtime.operate(parse_operator_call(method, params, peer=operator)))
 
+    def consult(self, method: str, params: JsonObject, audience: Caller | None = None) -> JsonObject:
+        """The answer of a method of the memory provider (``memory.search``, ...), its params as on the host protocol.
+
+        Blocks until the answer or its ``deadlineMs``; raises ``KnowledgeError``. ``audience`` asks where ``params``
+        names none.
+        """
+        if method not in PROVIDER_METHODS:
+            raise InvalidArgument(
+                "The memory provider has no such method.",
+                field="method",
+                reason="unknown",
+                allowed=list(PROVIDER_METHODS),
+            )
+        return _answer_of(self._runtime.provide(parse_provider_call(method, params, caller=audience)))
+
     def audience_of(self, token: str) -> Audience:
         """The audience that a token stands for now. Raises the refusals that a call with it would get; never blocks."""
         found = self._runtime.gate.audience_of(AudienceToken(token))
@@ -150,6 +167,10 @@ class KnowledgeBridge:
     def submit(self, call: Call) -> PendingAnswer:
         """Accept a call of a door; never blocks, never raises."""
         return self._runtime.submit(call)
+
+    def provide(self, call: ProviderCall) -> PendingAnswer:
+        """Accept a call of the memory provider; never blocks, never raises."""
+        return self._runtime.provide(call)
 
     def operate(self, call: OperatorCall) -> PendingOperation:
         """Accept an operator's request of a door; never blocks, never raises."""

@@ -44,6 +44,7 @@ from messages.operator import (
     parse_operator_call,
     parse_subscription,
 )
+from messages.provider import PROVIDER_METHODS, ProviderCall, parse_provider_call
 from messages.schemas import ToolFormat
 
 OPEN_CALLS_MAX = 256
@@ -52,13 +53,15 @@ _log = logging.getLogger(__name__)
 
 Method: TypeAlias = Callable[[JsonObject], JsonValue]
 R = TypeVar("R")
-_C = TypeVar("_C", Call, OperatorCall, SubscribeCall)
+_C = TypeVar("_C", Call, ProviderCall, OperatorCall, SubscribeCall)
 
 
 class Service(Protocol):
     """What a door needs of the bridge."""
 
     def submit(self, call: Call) -> PendingAnswer: ...
+
+    def provide(self, call: ProviderCall) -> PendingAnswer: ...
 
     def operate(self, call: OperatorCall) -> PendingAnswer: ...
 
@@ -220,6 +223,9 @@ class RpcPeer:
         if request.method == SUBSCRIBE:
             self._call(request, self._subscription_of, self._subscribe)
             return
+        if request.method in PROVIDER_METHODS:
+            self._call(request, self._provider_call_of(request.method), self._service.provide)
+            return
         if request.method in OPERATOR_METHODS:
             self._call(request, self._operator_call_of(request.method), self._service.operate)
             return
@@ -258,6 +264,9 @@ class RpcPeer:
 
     def _operator_call_of(self, method: str) -> Callable[[JsonObject], OperatorCall]:
         return lambda params: parse_operator_call(method, params, peer=self._operator)
+
+    def _provider_call_of(self, method: str) -> Callable[[JsonObject], ProviderCall]:
+        return lambda params: parse_provider_call(method, params, caller=self._caller)
 
     def _subscription_of(self, params: JsonObject) -> SubscribeCall:
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:

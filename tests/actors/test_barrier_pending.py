@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from actors.authority import Permit, Unbound
+from actors.calls import PendingCall
 from actors.operators import PendingOperation
-from actors.runtime import PendingCall, RuntimeSettings
+from actors.runtime import RuntimeSettings
 from actors.store.lane import Lane
 from messages.audience import Conversation, OwnerPrivate
 from messages.errors import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from actors.authority import Permit, authority
-from actors.runtime import PendingCall
+from actors.calls import PendingCall
 from host_bridge.bridge import KnowledgeBridge
 from messages.audience import Audience
 from messages.envelope import Call, Deadline

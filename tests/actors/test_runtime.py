@@ -11,8 +11,9 @@ from typing import cast
 import pytest
 
 from actors.authority import Policy, SharedStore
+from actors.calls import PendingCall
 from actors.operators import Operators, PendingOperation
-from actors.runtime import PendingCall, Runtime, RuntimeSettings
+from actors.runtime import Runtime, RuntimeSettings
 from actors.store.lane import Lane
 from actors.store.operations import table
 from actors.store.read_indexes import ReadIndexes

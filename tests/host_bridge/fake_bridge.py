@@ -36,6 +36,7 @@ from messages.errors import (
 )
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall, Subscriber
+from messages.provider import ProviderCall
 from messages.schemas import ToolFormat, export_tools
 from messages.tools import CATALOGUE
 
@@ -157,6 +158,12 @@ class KnowledgeBridge:
                 timer.start()
             else:
                 self._act(str(act), pending, call.audience)
+        return pending
+
+    def provide(self, call: ProviderCall) -> FakePending:
+        """Who asked for what, echoed."""
+        pending = FakePending(Call(call.tool, {}, call.audience, call.deadline), self._forget)
+        pending.settle({"method": call.tool, "request": call.request.model_dump(mode="json", by_alias=True)})
         return pending
 
     def operate(self, call: OperatorCall) -> FakePending:

@@ -18,6 +18,7 @@ from actors.store.operations.maintenance import maintain
 from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
 from actors.store.operations.operator_reads import read as operator_read
+from actors.store.operations.provider_reads import memory_status
 from actors.store.operations.publish_batch import publish_batch
 from actors.store.operations.recall import recall
 from actors.store.operations.reconcile_evidence import reconcile_evidence
@@ -38,6 +39,7 @@ from messages.operator import (
     OperatorDiagnosticsRequest,
     OperatorStatusRequest,
 )
+from messages.provider import MemoryStatusRequest
 from messages.tools import (
     AnnotateRequest,
     AttachFileRequest,
@@ -157,6 +159,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return mutation(context, request)
         case ResumeRequest():
             return resume(context, request)
+        case MemoryStatusRequest():
+            return memory_status(context, request)
         case OperatorStatusRequest():
             return operator_status(context, request)
         case OperatorDiagnosticsRequest():
