@@ -10,8 +10,9 @@ TYPE_CHECKING = False  # typing itself takes longer to import than a thin client
 
 if TYPE_CHECKING:
     from host_bridge.bridge import KnowledgeBridge
+    from host_bridge.knowledge_memory import KnowledgeMemory
 
-__all__ = ["KnowledgeBridge", "__version__"]
+__all__ = ["KnowledgeBridge", "KnowledgeMemory", "__version__"]
 
 __version__ = "0.1.0"
 
@@ -21,6 +22,10 @@ def __getattr__(name: str) -> object:
         from host_bridge.bridge import KnowledgeBridge
 
         return KnowledgeBridge
+    if name == "KnowledgeMemory":
+        from host_bridge.knowledge_memory import KnowledgeMemory
+
+        return KnowledgeMemory
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,36 @@
+"""Agent memory on disk: entries in a store, and ``MEMORY.md`` and daily logs that follow them.
+
+Source: agent-memory.md, agent-memory-contract.md.
+"""
+
+from storage.agent_memory.archive import pack, unpack
+from storage.agent_memory.context import Context, ContextBounds, build_context, first_kept_day
+from storage.agent_memory.contract import KnowledgeBackend, KnowledgeStore
+from storage.agent_memory.daily_logs import LogLine
+from storage.agent_memory.directory import MemoryDirectory
+from storage.agent_memory.entry import KnowledgeEntry, utc_now
+from storage.agent_memory.file_store import FileKnowledgeStore
+from storage.agent_memory.notes import Fact
+from storage.agent_memory.sanitizers import PreSaveHook, dedupe_against, strip_surrogates
+from storage.agent_memory.sqlite_store import SQLiteKnowledgeStore
+
+__all__ = [
+    "Context",
+    "ContextBounds",
+    "Fact",
+    "FileKnowledgeStore",
+    "KnowledgeBackend",
+    "KnowledgeEntry",
+    "KnowledgeStore",
+    "LogLine",
+    "MemoryDirectory",
+    "PreSaveHook",
+    "SQLiteKnowledgeStore",
+    "build_context",
+    "dedupe_against",
+    "first_kept_day",
+    "pack",
+    "strip_surrogates",
+    "unpack",
+    "utc_now",
+]

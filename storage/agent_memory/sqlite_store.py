@@ -1,0 +1,178 @@
+"""Entries in one SQLite table, for a database of their own or beside others.
+
+Any thread (each has a connection of its own) and any number of processes. A save is durable when it returns.
+
+Source: agent-memory-contract.md section 3.2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from storage.agent_memory.contract import is_prunable
+from storage.agent_memory.entry import KnowledgeEntry, from_json, in_utc, to_json, utc_now
+from storage.faults import effect
+from storage.state.connection import Database, Row
+
+_COLUMNS: Final = "id, content, category, importance, persistent, ttl_days, created_at, updated_at, metadata"
+_SCHEMA: Final = (
+    (
+        "CREATE TABLE IF NOT EXISTS knowledge (id TEXT PRIMARY KEY, content TEXT NOT NULL, "
+        "category TEXT NOT NULL DEFAULT 'general', importance REAL NOT NULL DEFAULT 0.5, "
+        "persistent INTEGER NOT NULL DEFAULT 0, ttl_days INTEGER, created_at TEXT NOT NULL, updated_at TEXT NOT NULL, "
+        "metadata TEXT NOT NULL DEFAULT '{}')"
+    ),
+    "CREATE INDEX IF NOT EXISTS idx_knowledge_category ON knowledge(category)",
+    "CREATE INDEX IF NOT EXISTS idx_knowledge_importance ON knowledge(importance)",
+    "CREATE INDEX IF NOT EXISTS idx_knowledge_created ON knowledge(created_at)",
+    "CREATE INDEX IF NOT EXISTS idx_knowledge_order ON knowledge(importance DESC, created_at, id)",
+)
+
+FAULT_POINTS: Final = (
+    ("agent_memory.sqlite.folder", "making the folder of an agent memory's database"),
+    ("agent_memory.sqlite.open", "opening that database"),
+    ("agent_memory.sqlite.statement", "one statement on it"),
+    ("agent_memory.sqlite.checkpoint", "copying its log into its file"),
+    ("agent_memory.sqlite.rollback", "undoing what was begun on it"),
+    ("agent_memory.sqlite.close", "closing it"),
+    ("agent_memory.sqlite.change.begin", "beginning a change of its entries"),
+    ("agent_memory.sqlite.change.commit", "making that change durable"),
+)
+
+
+class SQLiteKnowledgeStore:
+    """The table ``knowledge`` of a database file; see the module."""
+
+    __stability__ = "stable"
+
+    def __init__(
+        self, db_path: str | os.PathLike[str] = "knowledge.db", *, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        """Makes file, folder and table where there are none. Raises ``ValueError`` for ``:memory:``, which would be
+        another database in each thread."""
+        if os.fspath(db_path) == ":memory:":
+            raise ValueError("an agent memory needs a file: each thread has a connection of its own")
+        self.db_path = Path(db_path)
+        with effect("agent_memory.sqlite.folder"):
+            os.makedirs(self.db_path.parent, exist_ok=True)
+        self._now = now
+        self._of_thread = threading.local()
+        database = self._database()
+        with database.transaction(full=True, point="agent_memory.sqlite.change"):
+            for statement in _SCHEMA:
+                database.execute(statement)
+
+    def save(self, entry: KnowledgeEntry) -> str:
+        value = to_json(entry)
+        row = tuple(value.values())[:-1]
+        database = self._database()
+        with database.transaction(full=True, point="agent_memory.sqlite.change"):
+            database.execute(
+                f"INSERT INTO knowledge ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+                "content = excluded.content, category = excluded.category, importance = excluded.importance, "
+                "persistent = excluded.persistent, ttl_days = excluded.ttl_days, created_at = excluded.created_at, "
+                "updated_at = excluded.updated_at, metadata = excluded.metadata",
+                (*row, json.dumps(entry.metadata)),
+            )
+        return entry.id
+
+    def get(self, entry_id: str) -> KnowledgeEntry | None:
+        row = self._database().query_one(f"SELECT {_COLUMNS} FROM knowledge WHERE id = ?", (entry_id,))
+        return None if row is None else _entry(row)
+
+    def query(
+        self,
+        category: str | None = None,
+        min_importance: float = 0.0,
+        since: datetime | None = None,
+        limit: int = 50,
+    ) -> list[KnowledgeEntry]:
+        now, bound = self._now(), None if since is None else in_utc(since)
+        found: list[KnowledgeEntry] = []
+        for entry in self._in_order(category, min_importance):
+            if len(found) >= limit:
+                break
+            if not entry.expired_at(now) and (bound is None or in_utc(entry.created_at) >= bound):
+                found.append(entry)
+        return found
+
+    def delete(self, entry_id: str) -> bool:
+        return self.remove([entry_id]) == 1
+
+    def count(self) -> int:
+        return int(self._database().query("SELECT count(*) FROM knowledge")[0][0])
+
+    def prune(self, max_age_days: int | None = None, min_importance: float = 0.0) -> int:
+        now = self._now()
+        database = self._database()
+        loose = database.query(f"SELECT {_COLUMNS} FROM knowledge WHERE persistent = 0")
+        return self.remove(
+            [
+                entry.id
+                for entry in map(_entry, loose)
+                if is_prunable(entry, now=now, max_age_days=max_age_days, min_importance=min_importance)
+            ]
+        )
+
+    def everything(self) -> list[KnowledgeEntry]:
+        """All entries."""
+        return list(map(_entry, self._database().query(f"SELECT {_COLUMNS} FROM knowledge")))
+
+    def version(self) -> object:
+        """What SQLite counts: changes by other connections, and by this one."""
+        database = self._database()
+        return tuple(database.query("SELECT * FROM pragma_data_version(), (SELECT total_changes())")[0])
+
+    def remove(self, entry_ids: Collection[str]) -> int:
+        """Delete several entries in one transaction; how many there were."""
+        database = self._database()
+        removed = 0
+        with database.transaction(full=True, point="agent_memory.sqlite.change"):
+            for entry_id in entry_ids:
+                removed += len(database.query("DELETE FROM knowledge WHERE id = ? RETURNING id", (entry_id,)))
+        return removed
+
+    def close(self) -> None:
+        """Close the calling thread's connection; those of other threads end with their threads."""
+        database: Database | None = getattr(self._of_thread, "database", None)
+        if database is not None:
+            del self._of_thread.database
+            database.close()
+
+    def _in_order(self, category: str | None, min_importance: float) -> Iterator[KnowledgeEntry]:
+        where, values = ("AND category = ? ", (category,)) if category else ("", ())
+        rows = self._database().iterate(
+            f"SELECT {_COLUMNS} FROM knowledge WHERE importance >= ? {where}ORDER BY importance DESC, created_at, id",
+            (min_importance, *values),
+        )
+        return map(_entry, rows)
+
+    def _database(self) -> Database:
+        found: Database | None = getattr(self._of_thread, "database", None)
+        if found is None or self._of_thread.process != os.getpid():
+            found = Database.open(self.db_path, point_prefix="agent_memory.sqlite", create=True)
+            self._of_thread.database, self._of_thread.process = found, os.getpid()
+        return found
+
+
+def _entry(row: Row) -> KnowledgeEntry:
+    entry_id, content, category, importance, persistent, ttl_days, created_at, updated_at, metadata = row
+    return from_json(
+        {
+            "id": entry_id,
+            "content": content,
+            "category": category,
+            "importance": importance,
+            "persistent": bool(persistent),
+            "ttl_days": ttl_days,
+            "created_at": created_at,
+            "updated_at": updated_at,
+            "metadata": metadata,
+        }
+    )
