@@ -83,7 +83,7 @@ class KnowledgeBackend(Protocol):
         ...
 
 
-KnowledgeBackend.__stability__ = "beta"  # type: ignore[attr-defined]
+KnowledgeBackend.__stability__ = "beta"  # type: ignore[attr-defined]  # a mark of maturity, no member
 
 
 def order_key(entry: KnowledgeEntry) -> tuple[float, datetime, str]:

@@ -37,5 +37,5 @@ def dedupe_against(existing_fetcher: Callable[[], Iterable[str]], threshold: flo
     return hook
 
 
-dedupe_against.__stability__ = "beta"  # type: ignore[attr-defined]
-strip_surrogates.__stability__ = "beta"  # type: ignore[attr-defined]
+dedupe_against.__stability__ = "beta"  # type: ignore[attr-defined]  # a mark of maturity, no member
+strip_surrogates.__stability__ = "beta"  # type: ignore[attr-defined]  # a mark of maturity, no member
