@@ -25,7 +25,8 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
     handler = logging.StreamHandler(target)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    logging.getLogger("mcp").setLevel(logging.WARNING)
+    for chatty in ("mcp", "httpx", "httpcore"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     structlog.configure(
         processors=[structlog.stdlib.add_log_level, _into_standard_library],
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -1,0 +1,195 @@
+"""One HTTP exchange that ends at its deadline, whatever the server does.
+
+The requests run on an event loop in a thread of their own, since only there can a deadline end every wait: the look-up
+of a name, the handshake, a header that drips in. A read timeout ends none of these while bytes keep coming. Redirects
+are not followed, so neither the key nor the text goes to another host, and an answer is read up to its bound and no
+further. The thread starts with the first request.
+
+Source: knowledge-more-facts.md sections 10 and 11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+from messages.envelope import Deadline
+from messages.provider.decision import DecisionUnavailable
+
+if TYPE_CHECKING:
+    import httpx
+
+RESPONSE_MAX_BYTES: Final = 4 * 1024 * 1024
+_JOIN_SECONDS: Final = 5.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A complete answer: the status, and the body where the status is 200."""
+
+    status: int
+    body: bytes
+
+
+class Loop:
+    """An event loop in a daemon thread. Any thread; close it.
+
+    ``at_the_end`` holds what is awaited on the loop before it ends; only the loop's own thread touches it.
+    """
+
+    def __init__(self) -> None:
+        self.at_the_end: set[Callable[[], Coroutine[None, None, None]]] = set()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def run(self, work: Coroutine[None, None, _T], deadline: Deadline) -> _T:
+        """What ``work`` returns or raises; it is cancelled at the deadline, which raises ``deadline``."""
+        if deadline.passed():
+            work.close()
+            raise DecisionUnavailable("deadline", "the deadline had passed before the request was sent")
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise DecisionUnavailable("provider-error", "the decision providers are closed")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="decisions", daemon=True)
+                self._thread.start()
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(max(0.0, deadline.remaining()))
+        except TimeoutError:
+            raise DecisionUnavailable("deadline", "the endpoint did not answer before the deadline") from None
+        except CancelledError:
+            raise DecisionUnavailable("provider-error", "the decision providers were closed meanwhile") from None
+        finally:
+            future.cancel()
+
+    def leave(self, work: Coroutine[None, None, None]) -> None:
+        """Run ``work`` some time, where the loop runs at all; nobody waits for it."""
+        with self._lock:
+            if self._loop is None:
+                work.close()
+            else:
+                asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        """Ends what is under way and joins the thread; idempotent."""
+        with self._lock:
+            self._closed = True
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_JOIN_SECONDS)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+            loop.run_until_complete(self._end())
+        finally:
+            loop.close()
+
+    async def _end(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for last in tuple(self.at_the_end):
+            await last()
+        await asyncio.sleep(0)  # a closed transport lets go of its socket in the next round
+
+
+class Exchange:
+    """POSTs JSON to one URL over connections that stay open. Any thread; close it."""
+
+    def __init__(self, loop: Loop, url: str, connections: int) -> None:
+        self._loop = loop
+        self._url = url
+        self._connections = connections
+        self._client: httpx.AsyncClient | None = None
+        self._under_way = 0
+        self._retired = False
+
+    def post(self, body: bytes, key: str | None, deadline: Deadline) -> Reply:
+        """The server's complete answer. Raises ``DecisionUnavailable`` without text, key or address in it."""
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        outcome = self._loop.run(self._post(body, headers), deadline)
+        if isinstance(outcome, Reply):
+            return outcome
+        raise outcome
+
+    def retire(self) -> None:
+        """Close the connections as soon as no request uses them."""
+
+        self._retired = True
+        self._loop.leave(self._close_unused())
+
+    async def _post(self, body: bytes, headers: Mapping[str, str]) -> Reply | DecisionUnavailable:
+        """Returned and not raised where it failed: httpx's errors hold the request, and the request holds the key."""
+        import httpx  # a thin client of the owner never gets here
+
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                verify=self._trust(),
+                timeout=None,  # the deadline ends every wait
+                follow_redirects=False,
+                trust_env=not _is_loopback(self._url),  # a proxy has no business between us and this machine
+                limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
+            )
+            self._loop.at_the_end.add(self._client.aclose)
+        self._under_way += 1
+        try:
+            async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
+                if response.status_code != 200:
+                    return Reply(response.status_code, b"")
+                return await _complete(response)
+        except httpx.HTTPError as error:
+            return DecisionUnavailable("provider-error", f"the exchange failed: {type(error).__name__}")
+        except (httpx.InvalidURL, OSError, ValueError) as error:
+            return DecisionUnavailable("provider-error", f"the request could not be sent: {type(error).__name__}")
+        finally:
+            self._under_way -= 1
+            await self._close_unused()
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        """Certificates are always checked; without TLS there is no reason to load who may sign them."""
+        return True if urlsplit(self._url).scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    async def _close_unused(self) -> None:
+        client = self._client
+        if self._retired and self._under_way == 0 and client is not None:
+            self._client = None
+            self._loop.at_the_end.discard(client.aclose)
+            await client.aclose()
+
+
+async def _complete(response: httpx.Response) -> Reply | DecisionUnavailable:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        return DecisionUnavailable("invalid-response", "the answer is compressed, which was not asked for")
+    body = bytearray()
+    async for piece in response.aiter_raw():
+        body += piece
+        if len(body) > RESPONSE_MAX_BYTES:
+            return DecisionUnavailable("invalid-response", f"the answer is larger than {RESPONSE_MAX_BYTES} bytes")
+    return Reply(200, bytes(body))
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,80 @@
+"""Which provider answers for an agent, as the configuration says now.
+
+Source: knowledge-more-facts.md section 10 (selector, inheritance, off); decisions.md section 1 (``models``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from host_bridge.config import Configuration, RerankProvider
+from host_bridge.decisions.answering import Answerer, NotConfigured, Places, Provider
+from host_bridge.decisions.exchange import Loop
+from host_bridge.decisions.rerank import RerankEndpoint, RerankModel
+from messages.provider.decision import DecisionProvider
+
+
+class DecisionProviders:
+    """The providers of every agent. Any thread; close it with the bridge.
+
+    An agent's ``decisionModel`` is ``provider/model``; left out, the default's holds, and an empty one is off. One that
+    names nothing gives a provider that is not ready and says why. Connections stay open between requests; an edit of a
+    provider's configuration gives new ones, and requests under way end on the old.
+    """
+
+    def __init__(self, configuration: Callable[[], Configuration]) -> None:
+        self._configuration = configuration
+        self._lock = threading.Lock()
+        self._loop = Loop()
+        self._rerank: tuple[RerankEndpoint, Places] | None = None
+
+    def for_agent(self, agent: str) -> DecisionProvider | None:
+        """The agent's provider; ``None`` where decisions are off for it. At once, and without the network."""
+        configuration = self._configuration()
+        selector = configuration.decision_model(agent)
+        if selector is None:
+            return None
+        answerer, places = self._find(configuration, selector)
+        return Provider(selector, agent, answerer, places)
+
+    def problems(self) -> dict[str, str]:
+        """What keeps an agent's decisions from being asked for, by agent; agents without a problem are left out."""
+        configuration = self._configuration()
+        found: dict[str, str] = {}
+        for agent in configuration.agent_ids:
+            selector = configuration.decision_model(agent)
+            problem = None if selector is None else self._find(configuration, selector)[0].problem()
+            if problem is not None:
+                found[agent] = problem
+        return found
+
+    def close(self) -> None:
+        """End the requests under way and close every connection; idempotent."""
+        self._loop.close()
+
+    def _find(self, configuration: Configuration, selector: str) -> tuple[Answerer, Places]:
+        provider, _, model = selector.partition("/")
+        if provider != "rerank":
+            return _nothing(f"decisionModel {selector!r}: there is no provider {provider!r}; there is rerank")
+        configured = configuration.models.providers.rerank
+        if configured is None:
+            return _nothing(f"decisionModel {selector!r}: models.providers.rerank is not configured")
+        if model not in {each.id for each in configured.models}:
+            return _nothing(f"decisionModel {selector!r}: models.providers.rerank lists no such model")
+        endpoint, places = self._endpoint(configured)
+        return RerankModel(endpoint, model), places
+
+    def _endpoint(self, configured: RerankProvider) -> tuple[RerankEndpoint, Places]:
+        with self._lock:
+            old = self._rerank
+            if old is not None and old[0].configured == configured:
+                return old
+            self._rerank = fresh = RerankEndpoint(configured, self._loop), Places(configured.max_in_flight)
+        if old is not None:
+            old[0].close()
+        return fresh
+
+
+def _nothing(problem: str) -> tuple[Answerer, Places]:
+    return NotConfigured(problem), Places(1)

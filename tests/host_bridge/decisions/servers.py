@@ -1,0 +1,117 @@
+"""A real HTTP server on loopback that answers as it is told, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar, TypeAlias
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass
+class Endpoint:
+    """The server: set ``behave``, read ``seen``. ``stopping`` is set when the test is over."""
+
+    port: int
+    behave: Callable[[Handler], None]
+    seen: list[Seen] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    connections: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads one request, then behaves."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 20
+    endpoint: ClassVar[Endpoint]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.endpoint.seen.append(Seen(self.path, dict(self.headers), json.loads(body)))
+        try:
+            self.endpoint.behave(self)
+        except OSError:
+            self.close_connection = True  # the client is gone
+
+    def do_GET(self) -> None:
+        self.endpoint.seen.append(Seen(self.path, dict(self.headers), None))
+        self.answer(200, [])
+
+    def answer(self, status: int, value: object, headers: Mapping[str, str] | None = None) -> None:
+        self.raw(status, value if isinstance(value, bytes) else json.dumps(value).encode(), headers)
+
+    def raw(self, status: int, data: bytes, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, text in {"Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, text)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def last(self) -> Any:
+        """The body of this request."""
+        return self.endpoint.seen[-1].body
+
+    def drip(self, data: bytes) -> None:
+        """A byte now and then, without an end, until the client leaves or the test is over."""
+        while not self.endpoint.stopping.wait(0.005):
+            self.wfile.write(data)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    endpoint: Endpoint
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        self.endpoint.connections += 1
+        return super().get_request()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass  # clients that leave in the middle are what these tests are about
+
+
+Behaviour: TypeAlias = Callable[[Handler], None]
+
+
+@contextmanager
+def serving(behave: Behaviour) -> Iterator[Endpoint]:
+    handler = type("Bound", (Handler,), {})
+    with Server(("127.0.0.1", 0), handler) as server:
+        endpoint = Endpoint(server.server_address[1], behave)
+        handler.endpoint = server.endpoint = endpoint  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield endpoint
+        finally:
+            endpoint.stopping.set()
+            server.shutdown()
+            thread.join()
+
+
+def results(handler: Handler, scores: Sequence[float], form: str = "documents") -> None:
+    """The answer of Cohere, Jina, vLLM and Infinity, best first."""
+    assert len(handler.last()[form]) == len(scores)
+    ranked = sorted(enumerate(scores), key=lambda item: -item[1])
+    handler.answer(200, {"results": [{"index": index, "relevance_score": score} for index, score in ranked]})
