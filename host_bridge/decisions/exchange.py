@@ -164,9 +164,12 @@ class Exchange:
             self._under_way -= 1
             await self._close_unused()
 
-    def _trust(self) -> ssl.SSLContext | bool:
+    def _trust(self) -> ssl.SSLContext:
         """Certificates are always checked; without TLS there is no reason to load who may sign them."""
-        return True if urlsplit(self._url).scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        import httpx
+
+        tls = urlsplit(self._url).scheme == "https"
+        return httpx.create_ssl_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     async def _close_unused(self) -> None:
         client = self._client

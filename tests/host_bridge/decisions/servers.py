@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,9 @@ class Server(ThreadingHTTPServer):
     endpoint: Endpoint
 
     def get_request(self) -> tuple[socket.socket, Any]:
+        accepted = super().get_request()
         self.endpoint.connections += 1
-        return super().get_request()
+        return accepted
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass  # clients that leave in the middle are what these tests are about
@@ -95,9 +103,14 @@ Behaviour: TypeAlias = Callable[[Handler], None]
 
 
 @contextmanager
-def serving(behave: Behaviour) -> Iterator[Endpoint]:
+def serving(behave: Behaviour, certificate: Path | None = None) -> Iterator[Endpoint]:
+    """The server for the time of the block; with TLS where a file with certificate and key is given."""
     handler = type("Bound", (Handler,), {})
     with Server(("127.0.0.1", 0), handler) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         endpoint = Endpoint(server.server_address[1], behave)
         handler.endpoint = server.endpoint = endpoint  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
@@ -115,3 +128,28 @@ def results(handler: Handler, scores: Sequence[float], form: str = "documents") 
     assert len(handler.last()[form]) == len(scores)
     ranked = sorted(enumerate(scores), key=lambda item: -item[1])
     handler.answer(200, {"results": [{"index": index, "relevance_score": score} for index, score in ranked]})
+
+
+def self_signed(folder: Path) -> Path:
+    """A certificate for ``localhost`` that nobody has signed but itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    file = folder / "server.pem"
+    file.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        + certificate.public_bytes(pem)
+    )
+    return file

@@ -27,7 +27,7 @@ from messages.provider.decision import (
     Question,
     ScoreQuestion,
 )
-from tests.host_bridge.decisions.servers import Behaviour, Endpoint, Handler, results, serving
+from tests.host_bridge.decisions.servers import Behaviour, Endpoint, Handler, results, self_signed, serving
 
 MODEL = "Alibaba-NLP/gte-reranker-modernbert-base"
 QUERY = "Who looks after\n the boiler?"
@@ -454,12 +454,18 @@ def test_a_redirect_is_never_followed(asking: Asking, endpoint: Endpoint) -> Non
         assert elsewhere.seen == []
 
 
-def test_tls_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(lambda handler: results(handler, [0.5, 0.5, 0.5])) as endpoint:
-        asking = Asking(endpoint.url.replace("http:", "https:"))
-        assert asking.refused() == "provider-error"  # the server speaks no TLS at all
+def test_tls_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = self_signed(tmp_path)
+    with serving(lambda handler: results(handler, [0.5, 0.5, 0.5]), certificate) as endpoint:
+        asking = Asking(f"https://localhost:{endpoint.port}")
+        assert asking.refused() == "provider-error"
         asking.providers.close()
         assert endpoint.seen == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        asking = Asking(f"https://localhost:{endpoint.port}")
+        asking.ask()
+        asking.providers.close()
+        assert len(endpoint.seen) == 1
 
 
 def test_a_proxy_of_the_environment_is_not_used_for_this_machine(
