@@ -7,14 +7,14 @@ Source: tools.md (Search and lookup: bodies over 64 KiB), SEARCH.md section 1 (k
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from heapq import merge
 from itertools import islice
 from typing import Final, NamedTuple
 
-from storage.search._fold import RUN_CHARS, fold, fold_letters, split_unspaced, tokens, tokens_of_folded
+from storage.search._fold import RUN_CHARS, fold, fold_letters, split_unspaced, tokens
 from storage.search._query import ParsedQuery, Phrase
 
 EXCERPT_MAX_CHARS: Final = 240
@@ -25,10 +25,9 @@ LOCATED_MAX_BYTES: Final = 64 * 1024
 _LEAD_SHARE: Final = 4
 _ANCHORS_MAX: Final = 200
 _BISECTED_MAX_CHARS: Final = 256
-# Named by what it is not: compiling a range up to the last code point takes 5 ms, and a query has its own pattern.
-_NO_TOKEN: Final = r"\x00-/:-`{-\x7f"
-_TOKEN: Final = f"[^{_NO_TOKEN}]"
-_SEPARATOR: Final = f"[{_NO_TOKEN}]"
+# In folded text whatever is not ASCII belongs to a token.
+_SPACE: Final = 0x20
+_SPACED: Final = bytes(byte if byte >= 0x80 or chr(byte).isalnum() else _SPACE for byte in range(256))
 _ELLIPSIS: Final = "…"
 
 
@@ -58,13 +57,12 @@ def _anchors(words: list[str], text: str, query: ParsedQuery) -> list[_Anchor]:
     """Where the query's phrases stand in ``text``, which is the words joined by single spaces."""
     if not query.phrases:
         return []
-    pattern = _pattern(query.phrases)
     literals = [one.letters for one in query.literals]
-    if text.isascii():  # folding moves nothing
+    if text.isascii():  # folding moves nothing, and each character is a byte
         folded = text.lower()
         return [
-            _Anchor(match.start(), _phrase(match[0]), _stands_around(literals, folded, match.start()))
-            for match in islice(pattern.finditer(folded), _ANCHORS_MAX)
+            _Anchor(place, phrase, _stands_around(literals, folded, place))
+            for place, phrase in islice(_matches(folded.encode(), query.phrases), _ANCHORS_MAX)
         ]
     # Folding keeps lines: with one piece a line, a line number leads back to the text as it was written.
     pieces: list[str] = []
@@ -76,31 +74,48 @@ def _anchors(words: list[str], text: str, query: ParsedQuery) -> list[_Anchor]:
             starts.append(offset)
             offset += len(piece)
         offset += 1
-    folded = fold("\n".join(pieces)).lower()
+    encoded = fold("\n".join(pieces)).lower().encode()
     found: list[_Anchor] = []
     line, seen = 0, 0
-    for match in islice(pattern.finditer(folded), _ANCHORS_MAX):
-        line += folded.count("\n", seen, match.start())
-        seen = match.start()
-        piece, inside = pieces[line], folded[folded.rfind("\n", 0, seen) + 1 : seen]
+    for place, phrase in islice(_matches(encoded, query.phrases), _ANCHORS_MAX):
+        line += encoded.count(b"\n", seen, place)
+        seen = place
+        piece, inside = pieces[line], encoded[encoded.rfind(b"\n", 0, place) + 1 : place].decode()
         letters = fold_letters(piece) if literals else ""
         literal = any(one in letters for one in literals)
-        found.append(_Anchor(starts[line] + _offset_of_token(piece, inside), _phrase(match[0]), literal))
+        found.append(_Anchor(starts[line] + _offset_of_token(piece, inside), phrase, literal))
     return found
 
 
-def _pattern(phrases: Iterable[Phrase]) -> re.Pattern[str]:
-    """Any of the phrases between separators, the longest that fits."""
-    longest_first = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
-    joined = [rf"{_SEPARATOR}+".join(map(re.escape, phrase)) for phrase in longest_first]
-    # The look behind follows the first character, so that the scan can leap from one such character to the next.
-    first = [len(re.escape(phrase[0][0])) for phrase in longest_first]
-    branches = [rf"{one[:size]}(?<!{_TOKEN}.){one[size:]}" for one, size in zip(joined, first, strict=True)]
-    return re.compile(rf"(?:{'|'.join(branches)})(?!{_TOKEN})")
+def _matches(folded: bytes, phrases: Iterable[Phrase]) -> Iterator[tuple[int, Phrase]]:
+    """Where phrases stand in a folded text, from left to right; the longest at a place, and none inside another.
+
+    A pattern of the query's own would do, but compiling one takes longer than looking for it in a page of hits.
+    """
+    spaced = b" %b \0" % folded.translate(_SPACED)  # the NUL ends the last gap
+    end = 0
+    for place, _, stop, phrase in merge(*(_places(spaced, phrase) for phrase in phrases)):
+        if place >= end:
+            end = stop
+            yield place, phrase
 
 
-def _phrase(matched: str) -> Phrase:
-    return tuple(tokens_of_folded(matched))
+def _places(spaced: bytes, phrase: Phrase) -> Iterator[tuple[int, int, int, Phrase]]:
+    """Each place of one phrase: where it begins, its length for the order of longest first, where it ends, itself."""
+    first, *rest = (b"%b " % token.encode() for token in phrase)
+    found = spaced.find(b" " + first)
+    while found >= 0:
+        end = found + len(first)
+        for token in rest:
+            begin = end
+            while spaced[begin] == _SPACE:
+                begin += 1
+            if not spaced.startswith(token, begin):
+                break
+            end = begin + len(token) - 1
+        else:
+            yield found, -len(phrase), end - 1, phrase
+        found = spaced.find(b" " + first, found + len(first))
 
 
 def _stands_around(literals: list[str], folded: str, place: int) -> bool:
