@@ -38,6 +38,8 @@ from storage.state.diagnostics import FileFinding, file_findings
 from storage.vault import Changes, ScanLimits, Watch, may_hide_a_change, open_watch, twins
 
 FULL_WARNING_PERCENT: Final = 80
+TOGETHER_MAX_CHARS: Final = 16 * 1024
+"""Bodies of more UTF-16 units are read one at a time: a list is many records, and each may have megabytes."""
 
 FAULT_POINTS: Final = (
     ("session.folder", "opening a folder whose file is read"),
@@ -369,12 +371,29 @@ class PartitionSession:
         parsed = self.parsed(entry)
         return parsed.record
 
+    def load_all(self, entries: Collection[Entry]) -> Mapping[int, Record]:
+        """The records of these entries by row, in one statement; long ones are left out, for :meth:`load` to read."""
+        found: dict[int, Record] = {}
+        missing: list[Entry] = []
+        for entry in entries:
+            known = self._parsed.get(entry.hash, entry.path)
+            if known is not None:
+                found[entry.row] = known.record
+            elif entry.body_size <= TOGETHER_MAX_CHARS:
+                missing.append(entry)
+        texts = history.texts(self._publisher.db, {entry.hash for entry in missing})
+        for entry in missing:
+            found[entry.row] = self._parse(entry, texts[entry.hash]).record
+        return found
+
     def parsed(self, entry: Entry) -> ParsedRecord:
         """The same with its findings."""
         known = self._parsed.get(entry.hash, entry.path)
         if known is not None:
             return known
-        text = self.source(entry)
+        return self._parse(entry, self.source(entry))
+
+    def _parse(self, entry: Entry, text: bytes) -> ParsedRecord:
         found = parse_record(text, entry.path)
         assert isinstance(found, ParsedRecord), "the catalogue holds only files that parse"
         self._parsed.put(found, len(text))

@@ -220,6 +220,35 @@ class CatalogueReader:
             current = following
         return current
 
+    def ends_of(self, ids: Collection[str]) -> Mapping[str, Entry]:
+        """The record that each of these ids leads to, merges followed; an id that leads to no one record is left out.
+
+        One statement, and more only for pages that were merged.
+        """
+        wanted = "SELECT value AS id FROM json_each(?)"
+        return self._ends(wanted, json.dumps([*ids])) if ids else {}
+
+    def ends_named(self, rows: Collection[int], roles: Collection[str]) -> Mapping[str, Entry]:
+        """The same for every id that the records of these rows name in one of these roles."""
+        marks = ", ".join("?" * len(roles))
+        wanted = (
+            "SELECT f.target AS id FROM json_each(?) j "
+            f"CROSS JOIN reference f ON f.row = j.value AND f.role IN ({marks})"
+        )
+        return self._ends(wanted, json.dumps([*rows]), *roles) if rows else {}
+
+    def _ends(self, ids: str, *parameters: SqlValue) -> Mapping[str, Entry]:
+        rows = self._db.query(
+            f"SELECT {_QUALIFIED} FROM (SELECT DISTINCT id FROM ({ids})) n "
+            "CROSS JOIN record r ON r.partition = ? AND r.id = n.id",
+            (*parameters, self.number),
+        )
+        bearers: dict[str, list[Entry]] = {}
+        for entry in map(_entry, rows):
+            bearers.setdefault(entry.id, []).append(entry)
+        ends = ((name, self.follow_merges(found[0])) for name, found in bearers.items() if len(found) == 1)
+        return {name: end for name, end in ends if end is not None}
+
     def follow_supersession(self, entry: Entry) -> Entry | None:
         """The record at the end of a chain of corrections, or ``None`` where it breaks off or runs in a circle."""
         seen = {entry.id}
@@ -432,6 +461,17 @@ class CatalogueReader:
             (self.number, path),
         )
         return [{"code": code, "field": field, "message": message} for code, field, message in rows]
+
+    def findings_of(self, paths: Collection[str]) -> Mapping[str, Sequence[JsonObject]]:
+        """What is wrong with each of these files, in one statement; files without findings are left out."""
+        found: dict[str, list[JsonObject]] = {}
+        for path, code, field, message in self._db.query(
+            "SELECT f.path, f.code, f.field, f.message FROM json_each(?) j "
+            "CROSS JOIN finding f ON f.partition = ? AND f.path = j.value ORDER BY f.path, f.position",
+            (json.dumps([*paths]), self.number),
+        ):
+            found.setdefault(path, []).append({"code": code, "field": field, "message": message})
+        return found
 
     def select(
         self, where: str, parameters: Sequence[SqlValue], *, order: str, limit: int, offset: int

@@ -7,7 +7,8 @@ Source: decisions.md sections 2 (an external edit gets an entry of its own) and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -158,6 +159,16 @@ def text(db: Database, name: str) -> bytes | None:
         return None
     data: bytes = row[0]
     return data
+
+
+def texts(db: Database, names: Collection[str]) -> dict[str, bytes]:
+    """The bytes of these hashes in one statement; what nothing names is left out."""
+    if not names:
+        return {}
+    found = db.query(
+        "SELECT b.hash, b.bytes FROM json_each(?) j CROSS JOIN blob b ON b.hash = j.value", (json.dumps([*names]),)
+    )
+    return {str(name): data for name, data in found}
 
 
 def mutation(db: Database, partition: Partition, request_id: str) -> tuple[JournalEntry, list[Revision]] | None:

@@ -5,11 +5,11 @@ Source: tools.md (Agent response shapes, Listing and connections), knowledge-mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from actors.store.operations.context import OperationContext
-from actors.store.operations.rows import Shape
+from actors.store.operations.rows import Listed, Shape
 from messages.json_types import JsonObject, JsonValue
 from messages.text import one_line, without_html_comments
 from messages.tools import claim_text
@@ -20,11 +20,12 @@ from storage.records import EvidenceCitation, Record, citation_value, format_ins
 from storage.state.catalogue_reader import Entry
 
 
-def card(context: OperationContext, entry: Entry, record: Record, /, *, titled: bool = False) -> Card:
+def card(listed: Listed, entry: Entry, /, *, titled: bool = False) -> Card:
     """Everything of a record that a list can show: its state, its dates, whom it names, and the first citations.
 
     ``titled`` changes nothing: a card always has its title.
     """
+    record = listed.record(entry)
     evidence: list[JsonValue] = [citation_value(citation) for citation in record.evidence[:CARD_EVIDENCE_SHOWN]]
     return Card(
         {
@@ -32,9 +33,9 @@ def card(context: OperationContext, entry: Entry, record: Record, /, *, titled: 
             "revision": entry.revision,
             "hash": entry.hash,
             "kind": entry.kind,
-            **state_of(context, entry),
+            **state_of(listed.context, entry),
             "title": utf16.clip(entry.title, TITLE_MAX_CHARS),
-            **_of_kind(context, entry, record),
+            **_of_kind(listed.named, entry, record),
             "recordedAt": format_instant(entry.recorded_at),
             "updatedAt": format_instant(entry.updated_at),
             "path": entry.path,
@@ -45,14 +46,14 @@ def card(context: OperationContext, entry: Entry, record: Record, /, *, titled: 
             "supersedes": record.supersedes,
             "supersededBy": record.superseded_by,
             "mergedInto": record.merged_into,
-            "issues": list(context.catalogue.findings(entry.path)) or None,
+            "issues": list(listed.findings.get(entry.path, ())) or None,
             "evidenceTotal": len(record.evidence),
             "evidence": evidence or None,
         }
     )
 
 
-OPERATOR: Final = Shape(card, CARDS_MAX_BYTES)
+OPERATOR: Final = Shape(card, CARDS_MAX_BYTES, ("entity", "owner", "source_page", "from", "to"), complete=True)
 
 
 def state_of(context: OperationContext, entry: Entry) -> JsonObject:
@@ -71,10 +72,13 @@ def reference(context: OperationContext, record_id: str | None) -> JsonObject | 
 
     ``mergedInto`` is where a redirect leads.
     """
+    return None if record_id is None else _reference(record_id, context.catalogue.ends_of((record_id,)))
+
+
+def _reference(record_id: str | None, ends: Mapping[str, Entry]) -> JsonObject | None:
     if record_id is None:
         return None
-    found = context.catalogue.one(record_id)
-    target = None if found is None else context.catalogue.follow_merges(found)
+    target = ends.get(record_id)
     if target is None:
         return {"id": record_id, "title": None}
     named: JsonObject = {"id": record_id, "title": utf16.clip(target.title, TITLE_MAX_CHARS)}
@@ -97,7 +101,7 @@ def sources_of(evidence: Sequence[EvidenceCitation]) -> list[JsonObject]:
     return [{**shown, "citations": counted[key]} for key, shown in found.items()]
 
 
-def _of_kind(context: OperationContext, entry: Entry, record: Record) -> JsonObject:
+def _of_kind(ends: Mapping[str, Entry], entry: Entry, record: Record) -> JsonObject:
     match entry.kind:
         case "page":
             # One line of the beginning; four times as much is read, since white space folds.
@@ -109,9 +113,8 @@ def _of_kind(context: OperationContext, entry: Entry, record: Record) -> JsonObj
                 "preview": preview or None,
             }
         case "claim":
-            owner = None if record.owner is None else reference(context, record.owner)
             # As many as a card cannot show: then it is a summary without them.
-            pages: list[JsonValue] = [reference(context, page) for page in record.entities[:CARD_MAX_VALUES]]
+            pages: list[JsonValue] = [_reference(page, ends) for page in record.entities[:CARD_MAX_VALUES]]
             return {
                 "claimKind": record.claim_kind,
                 "assertionOrigin": record.assertion_origin,
@@ -121,16 +124,16 @@ def _of_kind(context: OperationContext, entry: Entry, record: Record) -> JsonObj
                 "occurredAt": None if record.occurred_at is None else record.occurred_at.text,
                 "dueAt": None if record.due_at is None else record.due_at.text,
                 "expiresAt": None if record.expires_at is None else record.expires_at.text,
-                "owner": owner,
+                "owner": _reference(record.owner, ends),
                 "pages": pages or None,
-                "sourcePage": reference(context, record.source_page),
+                "sourcePage": _reference(record.source_page, ends),
                 **claim_text(record.text),
             }
         case "relationship":
             return {
-                "from": reference(context, record.from_id),
+                "from": _reference(record.from_id, ends),
                 "label": utf16.clip(record.label or "", TAG_MAX_CHARS),
-                "to": reference(context, record.to_id),
+                "to": _reference(record.to_id, ends),
                 "assertionOrigin": record.assertion_origin,
                 "attribution": record.attribution,
             }

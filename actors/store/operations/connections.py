@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from actors.store.operations.context import OperationContext
 from actors.store.operations.link_targets import AuthoredLinks
 from actors.store.operations.named_records import ids_of, record_of_id
-from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
+from actors.store.operations.rows import AGENT, Listed, Shape, coverage_of, current_snapshot
 from messages.json_types import JsonObject
 from messages.tools import Connection, ConnectionsRequest, connections_response
 from storage.state.catalogue_reader import Entry
@@ -31,10 +31,8 @@ def connections(context: OperationContext, request: ConnectionsRequest, shape: S
     found = connected_rows(context, entry, directions, historical=request.historical)
     shown = found[request.offset : request.offset + request.limit]
     others = {other.row: other for other in context.catalogue.of_rows(row for _, row in shown)}
-    rows = [
-        Connection(direction, shape.row(context, others[row], context.session.load(others[row])))
-        for direction, row in shown
-    ]
+    listed = Listed.of(context, shape, others.values())
+    rows = [Connection(direction, listed.row(others[row])) for direction, row in shown]
     return connections_response(
         rows,
         total=len(found),

@@ -8,7 +8,7 @@ it and runs the operation again from its beginning on a fresh snapshot (DESIGN.m
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +51,7 @@ from storage.records import format_instant, utf16
 from storage.search import SearchIndex
 from storage.session import PartitionSession
 from storage.state import uploads
-from storage.state.catalogue_reader import CatalogueReader
+from storage.state.catalogue_reader import CatalogueReader, Entry
 
 Outcome: TypeAlias = "JsonObject | Need"
 Blocked: TypeAlias = PublicationPending | DeletionsRefused | ScanIncomplete
@@ -116,13 +116,17 @@ class OperationContext:
 
     def page_refs(self, ids: tuple[str, ...]) -> tuple[PageRef, ...]:
         """The pages among ``ids`` that exist, with their titles; merge redirects followed, each once."""
-        found: dict[str, PageRef] = {}
-        for record_id in ids:
-            entry = self.catalogue.one(record_id)
-            page = None if entry is None else self.catalogue.follow_merges(entry)
-            if page is not None and page.kind == "page":
-                found.setdefault(page.id, PageRef(page.id, utf16.clip(page.title, TITLE_MAX_CHARS)))
-        return tuple(found.values())
+        return pages_among(ids, self.catalogue.ends_of(ids))
+
+
+def pages_among(ids: Iterable[str], ends: Mapping[str, Entry]) -> tuple[PageRef, ...]:
+    """The pages that ``ids`` lead to by ``ends``, with their titles, each once."""
+    found: dict[str, PageRef] = {}
+    for record_id in ids:
+        page = ends.get(record_id)
+        if page is not None and page.kind == "page" and page.id not in found:
+            found[page.id] = PageRef(page.id, utf16.clip(page.title, TITLE_MAX_CHARS))
+    return tuple(found.values())
 
 
 CLOCK_TOLERANCE_MS: Final = 24 * 3_600_000

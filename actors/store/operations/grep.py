@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final, assert_never
 
 from actors.store.needs import NeedIndex
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.filters import passes, types_of
-from actors.store.operations.rows import AGENT, Shape, coverage_of, same_snapshot
+from actors.store.operations.rows import AGENT, Listed, Shape, coverage_of, same_snapshot
 from actors.store.operations.unindexed import Unindexed
 from messages.errors import IndexUnavailable
 from messages.tools import GrepRequest, SearchHit, grep_response, grep_unavailable
@@ -45,16 +47,14 @@ def grep(context: OperationContext, request: GrepRequest, shape: Shape = AGENT) 
         if request.offset + len(found) >= page.total:
             start = max(0, request.offset - page.total)
             found += behind[start : start + request.limit - len(found)]
-        hits = [_hit(context, entry, parsed, shape) for entry in found]
+        hits = _hits(context, found, parsed, shape)
         replaced: list[tuple[Entry, Entry]] = []
         if request.lifecycle == "active" and request.offset + len(hits) >= total:
             # Offsets run on from the direct hits into the replacements, so that a full last page hides none.
             replaced = _replacements(context, request, parsed, late)
             start = max(0, request.offset - total)
-            hits += [
-                _hit(context, new, parsed, shape, via=old.id)
-                for old, new in replaced[start : start + request.limit - len(hits)]
-            ]
+            shown = replaced[start : start + request.limit - len(hits)]
+            hits += _hits(context, [new for _, new in shown], parsed, shape, via=[old.id for old, _ in shown])
     except IndexUnavailable as error:
         context.index_failed(error)
         return grep_unavailable(error.message)
@@ -69,12 +69,14 @@ def grep(context: OperationContext, request: GrepRequest, shape: Shape = AGENT) 
     )
 
 
-def _hit(
-    context: OperationContext, entry: Entry, parsed: ParsedQuery, shape: Shape, via: str | None = None
-) -> SearchHit:
-    record = context.session.load(entry)
-    row = shape.row(context, entry, record, titled=True)
-    return SearchHit(row=row, snippet=excerpt(record.body, parsed), via=via)
+def _hits(
+    context: OperationContext, found: Sequence[Entry], parsed: ParsedQuery, shape: Shape, via: Sequence[str] = ()
+) -> list[SearchHit]:
+    listed = Listed.of(context, shape, found, texts=True)
+    return [
+        SearchHit(row=listed.row(entry, titled=True), snippet=excerpt(listed.record(entry).body, parsed), via=old)
+        for entry, old in zip_longest(found, via)
+    ]
 
 
 def _filters(context: OperationContext, request: GrepRequest) -> SearchFilters:

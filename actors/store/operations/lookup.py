@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.filters import passes
-from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
+from actors.store.operations.rows import AGENT, Listed, Shape, coverage_of, current_snapshot
 from messages.json_types import JsonObject
 from messages.tools import LookupRequest, lookup_response
 from storage.state.catalogue_reader import Entry
@@ -20,7 +20,8 @@ def lookup(context: OperationContext, request: LookupRequest, shape: Shape = AGE
     """
     found = resolve_name(context, request.query, lambda entry: passes(context, entry, request))
     window = found[request.offset : request.offset + request.limit]
-    rows = [shape.row(context, entry, context.session.load(entry), titled=True) for entry in window]
+    listed = Listed.of(context, shape, window)
+    rows = [listed.row(entry, titled=True) for entry in window]
     return lookup_response(
         rows,
         total=len(found),

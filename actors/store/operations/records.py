@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.store.operations.context import OperationContext
 from actors.store.operations.filters import types_of
-from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
+from actors.store.operations.rows import AGENT, Listed, Shape, coverage_of, current_snapshot
 from messages.json_types import JsonObject
 from messages.tools import RecordsRequest, records_response
 from storage.records import bound_ms
@@ -34,7 +34,8 @@ def inventory_page(
     """One page of the inventory in the caller's shape."""
     db = context.session.store.publisher.db
     found, total = inventory(db, context.partition, filters, limit, offset)
-    rows = [shape.row(context, entry, context.session.load(entry)) for entry in found]
+    listed = Listed.of(context, shape, found)
+    rows = [listed.row(entry) for entry in found]
     return records_response(
         rows,
         total=total,

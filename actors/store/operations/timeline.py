@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from actors.store.operations.context import OperationContext
+from actors.store.operations.context import OperationContext, pages_among
 from actors.store.operations.named_records import ids_of, page_of_name
-from actors.store.operations.rows import AGENT, Shape, coverage_of, current_snapshot
+from actors.store.operations.rows import AGENT, Listed, Shape, coverage_of, current_snapshot
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
 from messages.tools import (
@@ -26,7 +26,7 @@ from messages.tools import (
     chronicle_due_response,
     timeline_response,
 )
-from storage.records import Interval, Record, format_instant, parse_date
+from storage.records import Interval, format_instant, parse_date
 from storage.state.catalogue_reader import Entry
 from storage.state.timeline import DAY_MS, DueWindow, TimelineFilters, commitments, days
 from storage.state.timeline import timeline as dated
@@ -56,7 +56,7 @@ def timeline(context: OperationContext, request: TimelineRequest, shape: Shape =
         descending=request.order == "desc",
     )
     found, total = dated(context.catalogue, filters, request.limit, request.offset)
-    entries = [_entry(context, entry, request.time_field, shape) for entry in found]
+    entries = _entries(context, found, request.time_field, shape)
     return _page(context, entries, total, request.offset, snapshot, shape)
 
 
@@ -76,7 +76,7 @@ def chronicle_day(context: OperationContext, request: ChronicleDayRequest, shape
     day = _interval(request.date, "date")
     filters = TimelineFilters(now_ms=context.now_ms, since=day.start_ms, until=day.end_ms)
     found, total = dated(context.catalogue, filters, DAY_PAGE_ROWS, request.offset)
-    entries = [_entry(context, entry, None, shape) for entry in found]
+    entries = _entries(context, found, None, shape)
     return _page(context, entries, total, request.offset, current_snapshot(context, None), shape)
 
 
@@ -104,12 +104,13 @@ def chronicle_due(context: OperationContext, request: ChronicleDueRequest, shape
 
 def _due(context: OperationContext, window: DueWindow, alive_ms: int, shape: Shape) -> DueList:
     found, total = commitments(context.catalogue, window, alive_ms, COMMITMENTS_SHOWN_MAX)
+    listed = Listed.of(context, shape, found)
     entries = []
     for entry in found:
-        record = context.session.load(entry)
-        owner = () if record.owner is None else context.page_refs((record.owner,))
+        record = listed.record(entry)
+        owner = () if record.owner is None else pages_among((record.owner,), listed.named)
         due = "" if record.due_at is None else record.due_at.text
-        entries.append(DueEntry(due, next(iter(owner), None), shape.row(context, entry, record)))
+        entries.append(DueEntry(due, next(iter(owner), None), listed.row(entry)))
     return DueList(total, entries)
 
 
@@ -126,22 +127,25 @@ def _page(
     )
 
 
-def _entry(context: OperationContext, entry: Entry, field: TimeField | None, shape: Shape) -> TimelineEntry:
-    record = context.session.load(entry)
-    return TimelineEntry(_date(entry, record, field), shape.row(context, entry, record))
+def _entries(
+    context: OperationContext, found: Sequence[Entry], field: TimeField | None, shape: Shape
+) -> Sequence[TimelineEntry]:
+    listed = Listed.of(context, shape, found)
+    return [TimelineEntry(_date(listed, entry, field), listed.row(entry)) for entry in found]
 
 
-def _date(entry: Entry, record: Record, field: TimeField | None) -> str:
+def _date(listed: Listed, entry: Entry, field: TimeField | None) -> str:
     """The date by which a record stands where it stands."""
     match field:
-        case "due" if record.due_at is not None:
-            return record.due_at.day
-        case "updated":
-            return format_instant(entry.updated_at)[:10]
-        case None | "occurred" if record.occurred_at is not None:
-            return record.occurred_at.day
+        case "due" if entry.due_from is not None:
+            date = listed.record(entry).due_at
+        case None | "occurred" if entry.occurred_from is not None:
+            date = listed.record(entry).occurred_at
         case _:
-            return format_instant(entry.recorded_at)[:10]
+            date = None
+    if date is not None:
+        return date.day
+    return format_instant(entry.updated_at if field == "updated" else entry.recorded_at)[:10]
 
 
 def _named(context: OperationContext, name: str | None, field: str) -> Sequence[str] | None:
