@@ -129,13 +129,14 @@ class CatalogueReader:
 
     def snapshot(self, now_ms: int) -> str:
         """Names what the partition's lists hold at a time: another one after every change and after every expiry."""
-        name = f"{self.partition.kind}-{self.origin}-{self.change}"
         found = self._db.query_one(
-            "SELECT expires_at FROM record WHERE partition = ? AND expires_at IS NOT NULL AND expires_at <= ? "
-            "ORDER BY expires_at DESC LIMIT 1",
-            (self.number, now_ms),
+            "SELECT p.change, (SELECT r.expires_at FROM record r WHERE r.partition = p.id AND r.expires_at IS NOT NULL "
+            "AND r.expires_at <= ?1 ORDER BY r.expires_at DESC LIMIT 1) FROM catalogue_partition p WHERE p.key = ?2",
+            (now_ms, self.partition.key),
         )
-        return name if found is None else f"{name}-{found[0]}"
+        change, expired = (0, None) if found is None else found
+        name = f"{self.partition.kind}-{self.origin}-{change}"
+        return name if expired is None else f"{name}-{expired}"
 
     def touched_after(self, change: int, limit: int) -> Sequence[int] | None:
         """The rows put or removed after a catalogue change; ``None`` where they are more than ``limit``."""
@@ -295,6 +296,10 @@ class CatalogueReader:
         """The ids that a record names in one role, in its own order."""
         rows = self._db.query("SELECT target FROM reference WHERE row = ? AND role = ? ORDER BY position", (row, role))
         return [str(found[0]) for found in rows]
+
+    def has_links(self, row: int) -> bool:
+        """Whether the text of a record links to anything that may be a record."""
+        return self._db.query_one("SELECT 1 FROM body_link WHERE row = ? LIMIT 1", (row,)) is not None
 
     def keyed(self, types: Collection[str], role: str) -> Sequence[tuple[str, Entry]]:
         """``(what it names in this role, page)`` for the active pages of these types, by name, newest page first."""

@@ -76,17 +76,17 @@ def linking_statements(reader: CatalogueReader, entry: Entry, ids: Sequence[str]
     """
     if not is_current_page(entry):
         return ()
-    bearers = [bearer for record_id in ids if (bearer := reader.one(record_id)) is not None]
-    names = sorted({name for bearer in bearers for name in reader.names_of(bearer.row)})
+    merged = (reader.one(record_id) for record_id in ids if record_id != entry.id)
+    bearers = [entry, *(bearer for bearer in merged if bearer is not None)]
     keys = [path_key(bearer.path) for bearer in bearers]
     paths = sorted({path for key in keys for path in (key, key.rpartition("/")[2])})
     found = reader.database.query(
-        "SELECT b.row, b.form, b.written, b.name, b.path FROM json_each(?1) j CROSS JOIN body_link b "
-        "ON b.partition = ?2 AND b.form = 'wiki' AND b.name = j.value CROSS JOIN record r ON r.row = b.row "
-        "WHERE r.kind <> 'page' "
+        "SELECT b.row, b.form, b.written, b.name, b.path FROM json_each(?1) j CROSS JOIN name n ON n.row = j.value "
+        "CROSS JOIN body_link b ON b.partition = ?2 AND b.form = 'wiki' AND b.name = n.normalised "
+        "CROSS JOIN record r ON r.row = b.row WHERE r.kind <> 'page' "
         "UNION SELECT b.row, b.form, b.written, b.name, b.path FROM json_each(?3) j CROSS JOIN body_link b "
         "ON b.partition = ?2 AND b.path = j.value CROSS JOIN record r ON r.row = b.row WHERE r.kind <> 'page'",
-        (json.dumps(names), reader.number, json.dumps(paths)),
+        (json.dumps([bearer.row for bearer in bearers]), reader.number, json.dumps(paths)),
     )
     graph = PageGraph(reader)
     led: dict[LinkKey, bool] = {}

@@ -56,5 +56,7 @@ def connected_rows(
 
 
 def _linked(context: OperationContext, entry: Entry) -> list[int]:
+    if not context.catalogue.has_links(entry.row):
+        return []  # its text need not be read
     authored = AuthoredLinks.of(context, entry, context.session.load(entry))
     return [other.row for other in authored.targets()]
