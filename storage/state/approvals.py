@@ -35,6 +35,6 @@ def approval_counts(db: Database, partition: Partition, record_id: str, data: by
     block = recall_block(data)
     if block is None:
         return False
-    approved = history.last_published(db, partition, record_id, RECALL_OPERATION)
+    approved = history.last_approval(db, partition, record_id)
     text = None if approved is None or approved.hash is None else history.text(db, approved.hash)
     return text is not None and same(recall_block(text), block)

@@ -129,14 +129,27 @@ def latest(db: Database, partition: Partition, record_id: str) -> Revision | Non
     return None if row is None else _revision(row)
 
 
-def last_published(db: Database, partition: Partition, record_id: str, operation: str) -> Revision | None:
-    """The newest revision that a finished publication of this operation gave a record; outside edits are none."""
+def last_approval(db: Database, partition: Partition, record_id: str) -> Revision | None:
+    """The newest revision that a finished publication of ``knowledge_recall`` gave a record; outside edits are none."""
     row = db.query_one(
-        f"{_SELECT} AND h.record_id = ? AND h.operation = ? AND h.external = 0 AND p.state = 'published' "
+        f"{_SELECT} AND h.record_id = ? AND h.operation = 'recall' AND h.external = 0 AND p.state = 'published' "
         "ORDER BY h.sequence DESC, h.id DESC LIMIT 1",
-        (partition.key, record_id, operation),
+        (partition.key, record_id),
     )
     return None if row is None else _revision(row)
+
+
+def ever_approved(db: Database, partition: Partition) -> list[str]:
+    """The ids of the records for which ``knowledge_recall`` was ever published, in their order.
+
+    Costs as much as there are such publications, whatever else history holds.
+    """
+    rows = db.query(
+        "SELECT DISTINCT h.record_id FROM partition r JOIN history h ON h.partition = r.id "
+        "WHERE r.key = ? AND h.operation = 'recall' AND h.record_id IS NOT NULL ORDER BY h.record_id",
+        (partition.key,),
+    )
+    return [str(record_id) for (record_id,) in rows]
 
 
 def texts_of_path(db: Database, partition: Partition, path: str, limit: int = 20) -> Iterator[bytes]:

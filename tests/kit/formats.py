@@ -13,6 +13,7 @@ _LATER_INDEXES = (
     "record_by_update",
     "record_by_due",
     "record_by_long_moment",
+    "history_recall",
 )
 
 
@@ -30,10 +31,21 @@ def make_format_1(database: Path) -> None:
 
 
 def make_format_2(database: Path) -> None:
-    """Make a closed ``state.sqlite`` what format 2 was: without notices."""
+    """Make a closed ``state.sqlite`` what format 2 was: without notices and what format 3 lacks."""
+    make_format_3(database)
     connection = apsw.Connection(str(database))
     try:
         connection.execute("DROP TABLE recovery_notice")
         connection.execute("PRAGMA user_version = 2")
+    finally:
+        connection.close()
+
+
+def make_format_3(database: Path) -> None:
+    """Make a closed ``state.sqlite`` what format 3 was: without the index of approvals."""
+    connection = apsw.Connection(str(database))
+    try:
+        connection.execute("DROP INDEX history_recall")
+        connection.execute("PRAGMA user_version = 3")
     finally:
         connection.close()

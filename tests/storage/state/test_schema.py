@@ -9,11 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from actors.store.operations.recall import approved_recall
 from messages.errors import StorageError
 from storage import faults
 from storage.layout import StoreLayout
 from storage.state.schema import SCHEMA_VERSION
-from tests.kit.formats import make_format_1, make_format_2
+from tests.kit.formats import make_format_1, make_format_2, make_format_3
 from tests.kit.sources import attach, descriptor
 from tests.kit.store import Desk, copy_store
 
@@ -84,6 +85,23 @@ def test_a_store_of_format_2_gets_what_is_new_and_keeps_its_uploads_and_catalogu
     assert tables(layout.state_database) == tables(made_store.state_database)
     assert version(layout.state_database) == SCHEMA_VERSION
     assert version(layout.root / "state.sqlite.format-2") == 2
+
+
+def test_a_store_of_format_3_gets_the_index_of_approvals_and_keeps_its_approvals(
+    made_store: StoreLayout, tmp_path: Path
+) -> None:
+    layout = copy_store(made_store, tmp_path / "store")
+    desk = Desk(layout)
+    page = desk.page("Plan")
+    desk.call("recall", {**desk.observed(page["id"]), "summary": "It ships on Friday."})
+    desk.close()
+    make_format_3(layout.state_database)
+    [entry] = desk.partition().catalogue.by_id(str(page["id"]))
+    assert approved_recall(desk.context(), entry) is not None
+    desk.close()
+    assert tables(layout.state_database) == tables(made_store.state_database)
+    assert version(layout.state_database) == SCHEMA_VERSION
+    assert version(layout.root / "state.sqlite.format-3") == 3
 
 
 @pytest.mark.parametrize(
