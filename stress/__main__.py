@@ -1,7 +1,8 @@
 """``python -m stress``: agents, editors and operators at work on a real owner that is injured and killed under them.
 
 Prints what happened and how each promise was judged; non-zero when one was broken. ``python -m stress bench`` measures
-times instead, see :mod:`stress.bench`; ``python -m stress recall`` what a search finds, see :mod:`stress.recall`.
+times instead, see :mod:`stress.bench`; ``python -m stress recall`` what a search finds, see :mod:`stress.recall`;
+``python -m stress processes`` tries who may own a directory, see :mod:`stress.processes`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from stress import report
 from stress.aftermath import Unsettled
 from stress.mutants import MUTANTS, caught
+from stress.ordeals import ORDEALS
 from stress.soak import Settings, Soak
 
 EXIT_BROKEN: Final = 1
@@ -41,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from stress.recall.main import main as recall
 
         return recall(given[1:])
+    if given[:1] == ["processes"]:
+        from stress.processes import main as processes
+
+        return processes(given[1:])
     options = _options(given)
     if options.list_mutants:
         for name, mutant in MUTANTS.items():
@@ -56,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         calls=options.calls,
         mutant=options.mutant,
         damages=options.damages,
+        ordeals=tuple(options.ordeal or ORDEALS),
     )
     found = _run(settings, options.state_dir)
     if options.json:
@@ -86,6 +93,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--spacing", type=float, default=3.0, help="seconds between injuries; 0: none (default 3)")
     parser.add_argument("--calls", type=int, default=None, help="at most so many calls of each agent")
     parser.add_argument("--damages", action="store_true", help="damage files afterwards, look, and go on working")
+    parser.add_argument(
+        "--ordeal", action="append", choices=ORDEALS, metavar="NAME", help="while clients work, only this damage"
+    )
     parser.add_argument(
         "--mutant", choices=sorted(MUTANTS), metavar="NAME", help="break a promise on purpose; it must be caught"
     )

@@ -163,6 +163,12 @@ def on_disk(folder: Path) -> list[OnDisk]:
     return found
 
 
+def record_at(path: Path) -> str | None:
+    """The id of the record in a file."""
+    found = _ID.search(path.read_bytes())
+    return None if found is None else found[1].decode()
+
+
 def searchable(files: Sequence[OnDisk]) -> dict[str, set[str]]:
     """Words that one text has alone, each with the records that a search for it must find."""
     found = defaultdict[str, set[str]](set)

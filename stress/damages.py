@@ -76,18 +76,18 @@ Treatment = Callable[[Patient], AbstractContextManager[None]]
 
 @contextmanager
 def _database_header(patient: Patient) -> Iterator[None]:
-    with _asleep_copy(patient) as database, database.open("r+b") as file:
+    with asleep_copy(patient) as database, database.open("r+b") as file:
         file.write(os.urandom(HEADER_BYTES))
     try:
         patient.owner.start()
         yield
     finally:
-        _put_back(patient)
+        put_back(patient)
 
 
 @contextmanager
 def _database_page(patient: Patient) -> Iterator[None]:
-    with _asleep_copy(patient) as database, database.open("r+b") as file:
+    with asleep_copy(patient) as database, database.open("r+b") as file:
         pages = database.stat().st_size // PAGE_BYTES
         for page in range(1, pages, 3):
             file.seek(page * PAGE_BYTES)
@@ -96,7 +96,7 @@ def _database_page(patient: Patient) -> Iterator[None]:
         patient.owner.start()
         yield
     finally:
-        _put_back(patient)
+        put_back(patient)
 
 
 @contextmanager
@@ -139,9 +139,10 @@ def _no_repository(patient: Patient) -> Iterator[None]:
         patient.owner.start()
         yield
     finally:
-        # The runtime may have made a new one; a person who finds the old one then has two, and keeps the new one.
-        if not (patient.vault / ".git").exists():
-            aside.rename(patient.vault / ".git")
+        # The runtime may have made a new one, or do so now; a person who then has two keeps the new one.
+        with contextlib.suppress(OSError):
+            if not (patient.vault / ".git").exists():
+                aside.rename(patient.vault / ".git")
         shutil.rmtree(aside, ignore_errors=True)
 
 
@@ -159,8 +160,8 @@ def _empty_mount(patient: Patient) -> Iterator[None]:
 
 @contextmanager
 def _unreadable_folder(patient: Patient) -> Iterator[None]:
-    if os.geteuid() == 0:
-        raise NotHere("root reads every folder")
+    if patient.owner.reads_everything():
+        raise NotHere("the owner is somebody who reads every folder")
     folder = patient.path.parent
     mode = folder.stat().st_mode & 0o777
     folder.chmod(0)
@@ -427,7 +428,7 @@ def _call(caller: Caller, tool: str, arguments: JsonObject) -> JsonObject:
 
 
 @contextmanager
-def _asleep_copy(patient: Patient) -> Iterator[Path]:
+def asleep_copy(patient: Patient) -> Iterator[Path]:
     """End the owner in order, keep a copy of the database beside it, and give the file to damage."""
     patient.owner.stop()
     database = patient.folder / "state.sqlite"
@@ -436,7 +437,7 @@ def _asleep_copy(patient: Patient) -> Iterator[Path]:
     yield database
 
 
-def _put_back(patient: Patient) -> None:
+def put_back(patient: Patient) -> None:
     patient.owner.kill()
     database = patient.folder / "state.sqlite"
     for path in _parts(database):

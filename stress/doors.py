@@ -309,33 +309,48 @@ class ShellDoor:
         self._command = [sys.executable, "-P", "-m", "host_bridge", "call"]
         self._options = ["--agent", agent, "--state-dir", str(state_dir), "--json"]
         self._environment = {**environment, "PYTHONPATH": str(_ROOT)}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._free = threading.Lock()
 
     def call(self, call: ToolCall) -> Outcome:
         words = [call.tool.removeprefix("knowledge_"), json.dumps(call.arguments)]
         command = [*self._command, *words, *self._options]
-        try:
-            done = subprocess.run(
+        with self._free:
+            process = self._process = subprocess.Popen(
                 command,
-                capture_output=True,
-                env=self._environment,
-                timeout=call.patience,
                 stdin=subprocess.DEVNULL,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment,
                 cwd="/",
             )
+        try:
+            said, complained = process.communicate(timeout=call.patience)
         except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
             return Outcome("no_answer", "unknown", None)
         try:
-            facts = _object(json.loads(done.stdout or done.stderr))
+            facts = _object(json.loads(said or complained))
         except ValueError:
             return Outcome("protocol_error", "unknown", None)
-        if done.returncode == 0:
+        if process.returncode == 0:
             return Outcome("ok", "never", facts)
         error = facts.get("error")
         return refusal_of(error if isinstance(error, dict) else {"code": "protocol_error"}, (0, 0))
 
     def leave(self) -> None:
         """Every call has left already."""
+
+    def hold(self, still: bool) -> None:
+        """As with MCP: a command starts an owner where it finds none."""
+        if still:
+            self._free.acquire()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGSTOP if still else signal.SIGCONT)
+        if not still:
+            self._free.release()
 
 
 def _take(state_dir: Path) -> socket.socket:

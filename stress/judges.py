@@ -13,8 +13,9 @@ from typing import Final
 
 from stress.aftermath import Inspector, OnDisk, Row, first_lines, searchable
 from stress.damages import Finding
-from stress.ledger import UNIQUE, Access, Caller, Edit, Ledger, Operation
+from stress.ledger import UNIQUE, Access, Caller, Edit, Ledger, Operation, Ordeal
 from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, TooHard, linearizable
+from stress.lives import falls
 from stress.owner import Usage
 
 GRACE_SECONDS: Final = 0.25
@@ -72,6 +73,8 @@ class Evidence:
     repositories: Mapping[str, str | None]
     findings: Sequence[Finding] = ()
     """Of damages to files, when the run did any."""
+    until: float = FOREVER
+    """When the work ended."""
     chance: random.Random = field(default_factory=lambda: random.Random(0))
 
 
@@ -100,10 +103,10 @@ def none_late(evidence: Evidence) -> Verdict:
         op
         for op in evidence.ledger.operations
         if op.deadline is not None
-        and op.code != "lost"
         and op.ended > op.deadline + GRACE_SECONDS
-        and op.ended > op.deadline + GRACE_SECONDS + _held_up(op, evidence.lags) + _not_run(op, evidence.waits)
-        and not _overlaps(op, evidence.outages, 0.5)
+        and op.ended > (due := _due(op, evidence))
+        # Who was answered by nothing but the end of the owner, long after the deadline, was late before it.
+        and not _overlaps(replace(op, ended=due), evidence.outages, 0.5)
     ]
     return Verdict("no answer is later than its deadline", not late, f"{len(late)} late{_named(late)}")
 
@@ -111,7 +114,7 @@ def none_late(evidence: Evidence) -> Verdict:
 def enough_succeed(evidence: Evidence) -> Verdict:
     operations = evidence.ledger.operations
     failed = [op for op in operations if op.code in UNAVAILABLE and not _asked_for(op)]
-    own = sum(_overlaps(op, evidence.outages, 1.0) for op in failed)
+    own = sum(_overlaps(op, evidence.outages, 1.0) or _suffers(op, evidence.ledger.ordeals) for op in failed)
     struck = min(len(evidence.ledger.struck), sum(op.code in ("internal", "storage_error") for op in failed))
     others = len(operations) - own - struck
     bad = max(0, len(failed) - own - struck)
@@ -257,7 +260,8 @@ def no_edit_is_lost(evidence: Evidence) -> Verdict:
                 rows[row.record].append(row)
                 texts.add((row.record, row.content))
         # What a person took away themselves, before anybody had looked, is nobody's loss.
-        removed = {edit.record for edit in evidence.ledger.edits if edit.store == store and edit.deed == "remove"}
+        own = ("remove", "cut off")
+        removed = {edit.record for edit in evidence.ledger.edits if edit.store == store and edit.deed in own}
         for edit in evidence.ledger.edits:
             if edit.store != store or edit.token is None:
                 continue
@@ -361,6 +365,15 @@ def damages_are_contained(evidence: Evidence) -> Verdict:
     return _judged("a damaged store gives no wrong answer, and the others answer", f"{len(done)} damages", wrong)
 
 
+def crashed_actors_come_back(evidence: Evidence) -> Verdict:
+    """Each actor that an injury ended has its next incarnation, alone or after those it hangs on."""
+    found = falls(evidence.ledger, evidence.outages, evidence.until)
+    fallen = Counter(fall.role for fall in found if fall.ended is not None)
+    wrong = [f"{problem} ({fall.struck.place.split(': ')[-1]})" for fall in found for problem in fall.problems]
+    listed = ", ".join(f"{role} {count}" for role, count in fallen.most_common()) or "nobody"
+    return _judged("who crashes comes back, in order", f"fell: {listed}", wrong)
+
+
 def nothing_grows(evidence: Evidence) -> Verdict:
     """Threads and descriptors after all have left are those before anybody came, and a few."""
     name = "no thread or descriptor is left"
@@ -401,6 +414,7 @@ JUDGES: Final[Mapping[str, Judge]] = {
         repositories_are_sound,
         the_process_survives,
         damages_are_contained,
+        crashed_actors_come_back,
         nothing_grows,
     )
 }
@@ -440,9 +454,25 @@ def _events(evidence: Evidence) -> dict[str, list[Event]]:
             state[row.record] = row.content
     for edit in evidence.ledger.edits:
         if edit.record is not None and edit.deed != "rename":
-            certain = edit.deed != "in place"
-            events[edit.record].append(Event(edit.began, edit.ended, Put(edit.content, certain)))
+            certain = edit.deed not in ("in place", "cut off")
+            seen = _noticed(edit, evidence.ledger.ordeals)
+            events[edit.record].append(Event(edit.began, seen, Put(edit.content, certain)))
+    for ordeal in evidence.ledger.ordeals:
+        if ordeal.record is not None:
+            events.pop(ordeal.record, None)
     return events
+
+
+def _noticed(edit: Edit, ordeals: Iterable[Ordeal]) -> float:
+    """When an edit is seen at the latest: at once, or when a watch that was deaf is found to be."""
+    return max(
+        (
+            ordeal.ended
+            for ordeal in ordeals
+            if ordeal.unheard and ordeal.store == edit.store and ordeal.began <= edit.ended <= ordeal.ended
+        ),
+        default=edit.ended,
+    )
 
 
 def _in_history(evidence: Evidence, edit: Edit, rows: Mapping[str, Sequence[Row]]) -> bool:
@@ -482,6 +512,20 @@ def _lost_without_an_outage(evidence: Evidence) -> list[Operation]:
             found.append(op)
         used[op.client, op.door] = max(op.ended, since)
     return found
+
+
+def _due(op: Operation, evidence: Evidence) -> float:
+    assert op.deadline is not None
+    return op.deadline + GRACE_SECONDS + _held_up(op, evidence.lags) + _not_run(op, evidence.waits)
+
+
+def _suffers(op: Operation, ordeals: Iterable[Ordeal]) -> bool:
+    """Whether its store was being damaged, or had just been."""
+    return any(
+        ordeal.store in (None, op.caller.store) and op.began <= ordeal.ended + 2.0 and op.ended >= ordeal.began
+        for ordeal in ordeals
+        if not ordeal.unheard
+    )
 
 
 def _overlaps(op: Operation, spans: Iterable[tuple[float, float]], slack: float) -> bool:

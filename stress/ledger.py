@@ -15,7 +15,7 @@ from messages.json_types import JsonObject
 
 UNIQUE: Final = re.compile(r"\b[0-9a-f]{16}\b")
 """A word that one text of a run has alone."""
-Deed = Literal["in place", "by rename", "rename", "remove", "add"]
+Deed = Literal["in place", "by rename", "rename", "remove", "cut off", "add"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,34 @@ class Struck:
     kind: str
     place: str
     at: float
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ordeal:
+    """A damage that was done while clients worked. ``store`` None: all of them had to do with it.
+
+    ``unheard``: until ``ended`` the owner may not know of edits that were made meanwhile.
+    """
+
+    name: str
+    store: str | None
+    began: float
+    ended: float
+    unheard: bool = False
+    record: str | None = None
+    """What this record says meanwhile is its file's doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """An actor's incarnation began or ended in the owner's process ``pid``."""
+
+    what: Literal["started", "ended"]
+    actor: str
+    incarnation: int
+    at: float
+    pid: int
 
 
 class Ledger:
@@ -134,12 +162,14 @@ class Ledger:
         self.edits: list[Edit] = []
         self.access: list[Access] = []
         self.struck: list[Struck] = []
+        self.ordeals: list[Ordeal] = []
+        self.lives: list[Life] = []
         self.surplus = 0
 
     def number(self) -> int:
         return next(self._numbers)
 
-    def add(self, entry: Operation | Edit | Access | Struck) -> None:
+    def add(self, entry: Operation | Edit | Access | Struck | Ordeal | Life) -> None:
         with self._lock:
             match entry:
                 case Operation():
@@ -150,6 +180,10 @@ class Ledger:
                     self.access.append(entry)
                 case Struck():
                     self.struck.append(entry)
+                case Ordeal():
+                    self.ordeals.append(entry)
+                case Life():
+                    self.lives.append(entry)
 
     def count_surplus(self, answers: int) -> None:
         """Answers that nobody asked for."""

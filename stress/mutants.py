@@ -252,6 +252,40 @@ def _checkpoint_skips_files() -> None:
     _everywhere(original, encode)
 
 
+def _never_restarted() -> None:
+    from actors.supervision import _child
+
+    original = _child.RestartHistory.next_delay
+
+    def next_delay(self: Whatever, *arguments: Whatever) -> Whatever:
+        found = original(self, *arguments)
+        return found if found is None else found + 3_600.0
+
+    _put(_child.RestartHistory, "next_delay", next_delay)
+
+
+def _helpers_outlive_lane() -> None:
+    from actors.supervision import Supervisor
+
+    original = Supervisor.__init__
+
+    def make(self: Supervisor, context: Whatever, strategy: Whatever, children: Whatever = ()) -> None:
+        original(self, context, "one_for_one", children)
+
+    _put(Supervisor, "__init__", make)
+
+
+def _deafness_not_noticed() -> None:
+    from storage.vault.freshness import Watch
+
+    original = Watch.self_test
+
+    def self_test(self: Watch) -> bool:
+        return original(self) if self._rescan else True
+
+    _put(Watch, "self_test", self_test)
+
+
 def _read_is_stale() -> None:
     from storage.session import PartitionSession
 
@@ -282,7 +316,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         "every twentieth write is acknowledged and taken back", ("acknowledged_writes_stay",), _acknowledged_and_lost
     ),
     "answered-twice": Mutant("every fiftieth answer is sent twice", ("one_answer_each",), _answered_twice),
-    "answer-lost": Mutant("three answers are never sent", ("one_answer_each",), _answer_lost),
+    "answer-lost": Mutant("three answers are never sent", ("one_answer_each", "none_late"), _answer_lost),
     "catalogue-is-stale": Mutant(
         "a record is found as it was first", ("records_are_linearizable",), _catalogue_is_stale
     ),
@@ -293,6 +327,11 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         "every other commit lacks its first file", ("repositories_are_sound",), _checkpoint_skips_files
     ),
     "deadline-ignored": Mutant("a call goes on after its deadline", ("none_late",), _deadline_ignored),
+    "deafness-not-noticed": Mutant(
+        "a watch that hears nothing counts as alive",
+        ("records_are_linearizable", "catalogue_equals_files"),
+        _deafness_not_noticed,
+    ),
     "edit-not-seen": Mutant(
         "two of three changes of files are overlooked",
         ("records_are_linearizable", "catalogue_equals_files", "no_edit_is_lost"),
@@ -312,7 +351,13 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "grant-ignored": Mutant(
         "every conversation reads the private partition", ("nothing_crosses_partitions",), _grant_ignored
     ),
+    "helpers-outlive-lane": Mutant(
+        "the helpers of a lane that crashed go on", ("crashed_actors_come_back",), _helpers_outlive_lane
+    ),
     "index-skips": Mutant("every fifth record is not indexed", ("index_equals_files",), _index_skips),
+    "never-restarted": Mutant(
+        "who crashes is started again in an hour", ("crashed_actors_come_back",), _never_restarted
+    ),
     "replay-runs-twice": Mutant(
         "a repeated request is carried out again", ("one_effect_a_request",), _replay_runs_twice
     ),

@@ -26,14 +26,19 @@ _RECORD_ID: Final = re.compile(rb'^id: "?([0-9a-f-]{36})"?$', re.MULTILINE)
 class Outsider:
     """Does something, again and again, with a pause in between."""
 
+    store: str | None = None
+    """Whose files it touches, when it does."""
+
     def __init__(self, chance: random.Random, pause: float) -> None:
         self.chance = chance
         self.done = 0
+        self.busy = threading.Lock()
+        """Held while something is done; whoever else holds it keeps this one from everything."""
         self._pause = pause
 
     def run(self, stop: threading.Event) -> None:
         while not stop.wait(self._pause * self.chance.uniform(0.5, 1.5)):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            with self.busy, contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 self.act()
                 self.done += 1
 
@@ -52,7 +57,7 @@ class Editor(Outsider):
         self, chance: random.Random, pause: float, store: str, folder: Callable[[], Path | None], ledger: Ledger
     ) -> None:
         super().__init__(chance, pause)
-        self._store = store
+        self.store = self._store = store
         self._folder = folder
         self._ledger = ledger
         self._names = 0
@@ -62,7 +67,7 @@ class Editor(Outsider):
         if folder is None or not folder.is_dir():
             return
         files = sorted(p for p in folder.rglob("*.md") if not any(part.startswith(".") for part in p.parts[-3:]))
-        deeds: tuple[Deed, ...] = ("in place", "by rename", "by rename", "rename", "remove", "add")
+        deeds: tuple[Deed, ...] = ("in place", "by rename", "by rename", "rename", "remove", "cut off", "add")
         deed = self.chance.choice(deeds)
         if deed == "add" or not files:
             self._add(folder)
@@ -73,6 +78,8 @@ class Editor(Outsider):
                 self._rewrite(path, in_place=deed == "in place")
             case "rename":
                 self._rename(path)
+            case "cut off":
+                self._cut_off(path)
             case _:
                 # A person removes few files: most of a partition gone at once is another thing.
                 if len(files) > 50:
@@ -93,6 +100,19 @@ class Editor(Outsider):
             other.write_bytes(after)
             os.replace(other, path)
         self._note("in place" if in_place else "by rename", path, _record_id(after), token, after, began)
+
+    def _cut_off(self, path: Path) -> None:
+        """The end of a text is lost, in place: what stood there must be in history."""
+        began = time.monotonic()
+        with path.open("r+b") as file:
+            before = file.read()
+            start = before.find(b"\n---\n") + len(b"\n---\n\n")
+            if len(before) - start < 2:
+                return
+            file.truncate(self.chance.randrange(start + 1, len(before)))
+            file.seek(0)
+            after = file.read()
+        self._note("cut off", path, _record_id(after), None, after, began)
 
     def _rename(self, path: Path) -> None:
         began = time.monotonic()
@@ -138,9 +158,15 @@ class GitUser(Outsider):
     """A person who uses Git in the vault: looks, commits, and leaves an ``index.lock`` behind for a while."""
 
     def __init__(
-        self, chance: random.Random, pause: float, folder: Callable[[], Path | None], environment: dict[str, str]
+        self,
+        chance: random.Random,
+        pause: float,
+        store: str,
+        folder: Callable[[], Path | None],
+        environment: dict[str, str],
     ) -> None:
         super().__init__(chance, pause)
+        self.store = store
         self._folder = folder
         self._environment = environment
 

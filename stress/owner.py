@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,9 @@ from stress.injuries import Injury
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 20.0
 _ROOT: Final = Path(__file__).resolve().parents[1]
+_READS_EVERYTHING: Final = 1 << 1 | 1 << 2
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
+_LESS: Final = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +94,16 @@ class Owner:
     def arm(self, injury: Injury) -> None:
         self.order({"do": "arm", "injury": injury.to_json()})
 
-    def fired(self) -> list[JsonValue]:
-        """What struck since the last time it was asked."""
-        answer = self.order({"do": "fired"})
-        found = None if answer is None else answer.get("fired")
-        return found if isinstance(found, list) else []
+    def fired(self) -> tuple[list[JsonObject], list[JsonObject]]:
+        """What struck, and which actors began and ended, since the last time it was asked."""
+        answer = self.order({"do": "fired"}) or {}
+        return _objects(answer.get("fired")), _objects(answer.get("lives"))
+
+    def deafen(self, folder: Path) -> int:
+        """Take the watches off the instance that watches a folder, behind the runtime's back; how many there were."""
+        answer = self.order({"do": "deafen", "inode": folder.stat().st_ino}) or {}
+        found = answer.get("watches")
+        return found if isinstance(found, int) else 0
 
     def kill(self) -> None:
         """SIGKILL, and the process is gone when this returns."""
@@ -144,6 +153,15 @@ class Owner:
             return None  # it has ended and waits to be reaped
         return Usage(time.monotonic(), int(numbers["Threads"][1]), descriptors, int(numbers["VmRSS"][1]) * 1024)
 
+    def reads_everything(self) -> bool:
+        """Whether no permission keeps it from a file."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return os.geteuid() == 0
+        found = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
+        return bool(int(found, 16) & _READS_EVERYTHING)
+
     def waits(self) -> dict[int, int]:
         """Nanoseconds that each of its threads has been ready to run and had no processor, by thread."""
         found = {}
@@ -155,7 +173,9 @@ class Owner:
     def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
         ours.settimeout(START_SECONDS)
-        arguments = [sys.executable, "-P", "-m", "stress.subject", str(self.state_dir), str(theirs.fileno())]
+        # As a user who reads what the permissions say, and not everything, as the superuser does.
+        command = [*_LESS, sys.executable] if os.geteuid() == 0 and shutil.which(_LESS[0]) else [sys.executable]
+        arguments = [*command, "-P", "-m", "stress.subject", str(self.state_dir), str(theirs.fileno())]
         with self._log.open("ab") as log, theirs:
             self._process = subprocess.Popen(
                 [*arguments, *([self._mutant] if self._mutant else [])],
@@ -200,3 +220,7 @@ class Owner:
             self._control.close()
             self._control = None
         self._process = None
+
+
+def _objects(value: JsonValue) -> list[JsonObject]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

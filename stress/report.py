@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 from stress.damages import Finding
-from stress.ledger import Operation
 from stress.soak import Result, Settings
 
 
@@ -40,6 +39,10 @@ class Report(TypedDict):
     tools: dict[str, int]
     injuries: dict[str, int]
     outages: int
+    restarts: dict[str, int]
+    crashedLaneAnswersAgain: Times
+    ordeals: dict[str, int]
+    notHere: dict[str, str]
     damages: dict[str, str]
     edits: dict[str, int]
     accessChanges: int
@@ -58,13 +61,17 @@ def of(result: Result) -> Report:
         "operations": len(operations),
         "operationsPerSecond": round(len(operations) / result.seconds, 1),
         "doors": {
-            door: _times([operation for operation in operations if operation.door == door])
+            door: _times([operation.ended - operation.began for operation in operations if operation.door == door])
             for door in sorted({operation.door for operation in operations})
         },
         "answers": dict(Counter(operation.code for operation in operations).most_common()),
         "tools": dict(Counter(operation.tool for operation in operations).most_common()),
         "injuries": dict(Counter(struck.kind for struck in ledger.struck).most_common()),
         "outages": result.outages,
+        "restarts": dict(result.restarts),
+        "crashedLaneAnswersAgain": _times(result.again),
+        "ordeals": dict(Counter(ordeal.name for ordeal in ledger.ordeals).most_common()),
+        "notHere": dict(result.skipped),
         "damages": {finding.name: _found(finding) for finding in result.findings},
         "edits": dict(Counter(edit.deed for edit in ledger.edits).most_common()),
         "accessChanges": len(ledger.access),
@@ -86,6 +93,10 @@ def of_unsettled(settings: Settings, problem: str) -> Report:
         "tools": {},
         "injuries": {},
         "outages": 0,
+        "restarts": {},
+        "crashedLaneAnswersAgain": _times([]),
+        "ordeals": {},
+        "notHere": {},
         "damages": {},
         "edits": {},
         "accessChanges": 0,
@@ -105,8 +116,20 @@ def show(found: Report) -> None:
     )
     for door, times in found["doors"].items():
         console.print(f"  {door}: {times['calls']} calls, p50 {times['p50Ms']} ms, p99 {times['p99Ms']} ms")
-    for name, counts in (("answers", found["answers"]), ("injuries", found["injuries"]), ("edits", found["edits"])):
+    for name, counts in (
+        ("answers", found["answers"]),
+        ("injuries", found["injuries"]),
+        ("restarts", found["restarts"]),
+        ("damages while clients worked", found["ordeals"]),
+        ("edits", found["edits"]),
+    ):
         console.print(f"  {name}: {_listed(counts)}")
+    again = found["crashedLaneAnswersAgain"]
+    if again["calls"]:
+        taken = f"p50 {again['p50Ms']} ms, p99 {again['p99Ms']} ms"
+        console.print(f"  a crashed lane answers again: {again['calls']} crashes, {taken}")
+    for name, why in found["notHere"].items():
+        console.print(f"  {name}: skipped: {why}")
     for name, what in found["damages"].items():
         console.print(f"  {name}: {what}")
     table = Table("promise", "kept", "detail")
@@ -115,8 +138,10 @@ def show(found: Report) -> None:
     console.print(table)
 
 
-def _times(operations: Sequence[Operation]) -> Times:
-    taken = sorted(operation.ended - operation.began for operation in operations)
+def _times(seconds: Sequence[float]) -> Times:
+    taken = sorted(seconds)
+    if not taken:
+        return {"calls": 0, "p50Ms": 0.0, "p99Ms": 0.0}
     return {
         "calls": len(taken),
         "p50Ms": round(taken[len(taken) // 2] * 1000, 2),

@@ -8,9 +8,10 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,13 +23,20 @@ from stress.damages import DAMAGES, Finding, NotHere, mount, patient_of, suffer,
 from stress.doors import Door, McpDoor, ShellDoor, SocketDoor, StreamDoor
 from stress.injuries import plan
 from stress.judges import JUDGES, Evidence, Judge, Verdict, grown
-from stress.ledger import Caller, Ledger, Struck
+from stress.ledger import Caller, Ledger, Life, Ordeal, Struck
+from stress.lives import answered_again, falls
+from stress.ordeals import DEAF, ORDEALS, ordeals, somebody
 from stress.outsiders import Configurer, Editor, GitUser, Granter, Outsider
 from stress.owner import Owner, Usage
 from stress.scripts import Shelf
 
 KILL_EVERY: Final = 6
 """One injury in so many is a SIGKILL of the whole owner; the one after it stops the process for a while."""
+ORDEAL_AT: Final = 3
+"""Of as many, the one that is a damage to the files of a store."""
+QUIET_SECONDS: Final = 15.0
+QUIET_SHARE: Final = 0.25
+"""At the end of a run nothing is injured for so long: what has gone wrong must show, and not be mended by a restart."""
 WATCH_SECONDS: Final = 0.1
 SETTLERS: Final = 8
 LOOK_SECONDS: Final = 2.0
@@ -53,6 +61,8 @@ class Settings:
     mutant: str | None = None
     damages: bool = False
     """Damage files of the stores afterwards, look, and go on for a third of the time."""
+    ordeals: tuple[str, ...] = tuple(ORDEALS)
+    """Damages while clients work, from which the seed chooses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,12 @@ class Result:
     outages: int
     usages: Sequence[Usage]
     findings: Sequence[Finding] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Damages while clients worked that this machine could not do, and why."""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    """By actor, how many fell over an injury."""
+    again: Sequence[float] = ()
+    """Seconds from each crash of a lane to its store's next answer, as clients saw it."""
 
 
 class Soak:
@@ -104,6 +120,9 @@ class Soak:
         self._usages: list[Usage] = []
         self._ended: list[str] = []
         self._findings: list[Finding] = []
+        self._skipped: dict[str, str] = {}
+        self._until = 0.0
+        self._patients = itertools.cycle(range(settings.stores))
         self._doors: list[Door] = []
         self._callers = self._made_up_callers()
         self._configuration = self._state_dir / "knowledge.yaml"
@@ -120,7 +139,8 @@ class Soak:
             clients = self._clients()
             outsiders = self._outsiders()
             with ThreadPoolExecutor(len(clients) + len(outsiders) + 4, thread_name_prefix="stress") as pool:
-                surgery, heartbeat = pool.submit(self._surgery, stop), pool.submit(self._heartbeat, over)
+                surgery = pool.submit(self._surgery, stop, outsiders, began + self._settings.seconds)
+                heartbeat = pool.submit(self._heartbeat, over)
                 machine = pool.submit(self._watch_machine, over)
                 others = [pool.submit(outsider.run, stop) for outsider in outsiders]
                 working = [pool.submit(client.run, stop, self._settings.calls) for client in clients]
@@ -130,6 +150,7 @@ class Soak:
                     seconds = time.monotonic() - began
                     for future in (*working, *others, surgery):
                         future.result()
+                    self._until = time.monotonic()
                     for outsider in outsiders:
                         outsider.leave()
                     if self._settings.damages:
@@ -146,13 +167,24 @@ class Soak:
             for judge in judges:
                 self._say(judge.__name__.replace("_", " "))
                 verdicts.append(replace(judge(evidence), judge=judge.__name__))
+            found = falls(self._ledger, self._outages, self._until)
+            stores = {self._shelves[callers[0]].vault_id: callers[0].store for callers in self._callers}
             status = self._owner.stop()
             if status != 0:
                 verdicts.append(
                     Verdict("the owner ends in order", False, f"exit status {status}", "the_process_survives")
                 )
             return Result(
-                self._settings, self._ledger, seconds, verdicts, len(self._outages), self._usages, self._findings
+                self._settings,
+                self._ledger,
+                seconds,
+                verdicts,
+                len(self._outages),
+                self._usages,
+                self._findings,
+                self._skipped,
+                Counter(fall.role for fall in found if fall.ended is not None),
+                answered_again(self._ledger, found, stores),
             )
         finally:
             stop.set()
@@ -248,6 +280,7 @@ class Soak:
                 GitUser(
                     random.Random(f"git/{seed}/{n}"),
                     2.0,
+                    name,
                     partial(self._vault, private),
                     self._environment,
                 )
@@ -274,18 +307,25 @@ class Soak:
 
     # --- what happens to the owner ----------------------------------------------------------------------
 
-    def _surgery(self, stop: threading.Event) -> None:
+    def _surgery(self, stop: threading.Event, outsiders: Sequence[Outsider], until: float) -> None:
         """Injure the owner at a pace that it must sustain, and start it again after it was killed."""
         chance = random.Random(f"surgery/{self._settings.seed}")
         injuries = plan(self._settings.seed)
+        damages = ordeals(self._settings.seed, self._settings.ordeals)
         turns = itertools.count(1)
         due = time.monotonic() + self._settings.spacing
+        quiet = until - min(QUIET_SECONDS, QUIET_SHARE * self._settings.seconds)
         while not stop.wait(WATCH_SECONDS):
             self._collect()
             if self._owner.pid and self._owner.usage() is None:
                 self._ended.append(f"ended after {len(self._ledger.struck)} injuries")
                 self._restart("ended")
             if not self._settings.spacing or time.monotonic() < due:
+                continue
+            if time.monotonic() >= quiet:
+                self._owner.order({"do": "disarm"})
+                self._endure(DEAF, outsiders)
+                quiet = due = float("inf")
                 continue
             self._owner.order({"do": "disarm"})
             turn = next(turns)
@@ -297,11 +337,60 @@ class Soak:
                     time.sleep(chance.uniform(0.3, 1.5))
                 self._outages.append((began, time.monotonic()))
                 self._ledger.add(Struck("SIGSTOP", "owner", began))
+            elif turn % KILL_EVERY == ORDEAL_AT:
+                self._endure(next(damages), outsiders)
             else:
                 self._owner.arm(next(injuries))
             due = time.monotonic() + self._settings.spacing * chance.uniform(0.7, 1.3)
         self._owner.order({"do": "disarm"})
         self._collect()
+
+    def _endure(self, name: str, outsiders: Sequence[Outsider]) -> None:
+        """One damage to one store, put right after a while, with everybody at work."""
+        trial, number = ORDEALS[name], next(self._patients)
+        caller = next(callers[0] for callers in self._callers if callers[0].store == f"store{number}")
+        store = None if trial.everybody else caller.store
+        self._collect()
+        with contextlib.ExitStack() as others:
+            for outsider in outsiders:
+                if trial.alone and outsider.store is not None and store in (None, outsider.store):
+                    others.enter_context(outsider.busy)
+            began = time.monotonic()
+            try:
+                patient = somebody(self._owner, caller, self._vault(self._shelves[caller]).parent, self._chance.choice)
+                found = aftermath.record_at(patient.path) if trial.record else None
+                treatment = trial.treat(patient)
+                with self._out():
+                    treatment.__enter__()
+            except (NotHere, FileNotFoundError) as reason:
+                self._skipped[name] = str(reason)
+                return
+            try:
+                time.sleep(trial.seconds)
+                if self._owner.usage() is None:
+                    self._ended.append(f"ended during {name}")
+            finally:
+                with self._out():
+                    treatment.__exit__(None, None, None)
+        ended = time.monotonic()
+        self._ledger.add(Ordeal(name, store, began, ended + trial.unheard, bool(trial.unheard), found))
+        if trial.no_way_in:
+            self._outages.append((began, ended))
+
+    @contextlib.contextmanager
+    def _out(self) -> Iterator[None]:
+        """No client starts an owner meanwhile; when ours was started again, it was out for so long."""
+        starters = [door for door in self._doors if isinstance(door, McpDoor | ShellDoor)]
+        began, starts = time.monotonic(), self._owner.starts
+        for door in starters:
+            door.hold(True)
+        try:
+            yield
+        finally:
+            for door in starters:
+                door.hold(False)
+            if self._owner.starts != starts:
+                self._outages.append((began, time.monotonic()))
 
     def _damage(self) -> None:
         """Every damage, each to another store, while nobody works."""
@@ -338,25 +427,23 @@ class Soak:
 
     def _restart(self, why: str) -> None:
         self._collect()
-        began = time.monotonic()
-        starters = [door for door in self._doors if isinstance(door, McpDoor)]
-        for door in starters:
-            door.hold(True)
-        try:
+        with self._out():
+            self._ledger.add(Struck(why, "owner", time.monotonic()))
             self._owner.kill()
-            self._ledger.add(Struck(why, "owner", began))
             self._owner.start()
-        finally:
-            for door in starters:
-                door.hold(False)
-        self._outages.append((began, time.monotonic()))
 
     def _collect(self) -> None:
-        for struck in self._owner.fired():
-            assert isinstance(struck, dict)
-            at = struck["at"]
+        fired, lives = self._owner.fired()
+        for struck in fired:
+            at, pid = struck["at"], struck["pid"]
             assert isinstance(at, float)
-            self._ledger.add(Struck(str(struck["kind"]), f"{struck['actor']}: {struck['place']}", at))
+            assert isinstance(pid, int)
+            self._ledger.add(Struck(str(struck["kind"]), f"{struck['actor']}: {struck['place']}", at, pid))
+        for life in lives:
+            match life:
+                case {"what": "started" | "ended" as what, "actor": str(actor), "incarnation": int(incarnation),
+                      "at": float(at), "pid": int(pid)}:  # fmt: skip
+                    self._ledger.add(Life(what, actor, incarnation, at, pid))
 
     def _heartbeat(self, over: threading.Event) -> None:
         """Note when this process itself is held up: what it then sees late was not late."""
@@ -409,6 +496,7 @@ class Soak:
             ended_by_itself=self._ended,
             repositories=self._repositories(vaults),
             findings=self._findings,
+            until=self._until,
         )
 
     def _repositories(self, vaults: Mapping[str, Path]) -> dict[str, str | None]:

@@ -1,12 +1,14 @@
 """The owner under test: ``python -m stress.subject STATE_DIR DESCRIPTOR [MUTANT]``.
 
 It is ``knowledge serve`` with a fault handler installed, told over a socket what to do next, one JSON line each way:
-``{"do": "arm", "injury": {...}}``, ``{"do": "fired"}``, ``{"do": "disarm"}``, ``{"do": "ping"}``. A mutant breaks one
-promise of the runtime on purpose (:mod:`stress.mutants`).
+``{"do": "arm", "injury": {...}}``, ``{"do": "fired"}``, ``{"do": "disarm"}``, ``{"do": "ping"}``,
+``{"do": "deafen", "inode": 17}``. A mutant breaks one promise of the runtime on purpose (:mod:`stress.mutants`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import json
 import os
@@ -15,15 +17,17 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 from actors import runtime
-from actors.supervision import Environment
+from actors.supervision import Environment, GuardedActor
 from host_bridge.owner.process import run_foreground
 from messages.json_types import JsonObject
 from storage import faults
 from stress.injuries import Injury
+from stress.ledger import Life
 
 EXIT_PARENT_GONE: Final = 86
 
@@ -46,6 +50,7 @@ class Injector:
         self._armed: tuple[_Armed, ...] = ()
         self._lock = threading.Lock()
         self._fired: list[JsonObject] = []
+        self._lives: list[JsonObject] = []
 
     def arm(self, injury: Injury) -> None:
         with self._lock:
@@ -60,6 +65,30 @@ class Injector:
         with self._lock:
             found, self._fired = self._fired, []
         return found
+
+    def lives(self) -> list[JsonObject]:
+        """Which actors began and ended since the last time, in order."""
+        with self._lock:
+            found, self._lives = self._lives, []
+        return found
+
+    def launch(self, actor: GuardedActor) -> None:
+        """Run an actor on a thread of its own, as the runtime does, and note when it begins and ends."""
+        name, incarnation = actor.context.name, actor.context.incarnation
+
+        def live() -> None:
+            try:
+                actor.run()
+            finally:
+                self._note("ended", name, incarnation)
+
+        self._note("started", name, incarnation)
+        threading.Thread(target=live, name=name, daemon=True).start()
+
+    def _note(self, what: str, name: str, incarnation: int) -> None:
+        life = Life("started" if what == "started" else "ended", name, incarnation, time.monotonic(), os.getpid())
+        with self._lock:
+            self._lives.append(asdict(life))
 
     def at_point(self, point: str) -> None:
         """The fault handler."""
@@ -97,7 +126,8 @@ class Injector:
                 armed.times -= 1
                 if armed.times <= 0:
                     self._armed = tuple(other for other in self._armed if other is not armed)
-                self._fired.append({"kind": injury.kind, "actor": actor, "place": place, "at": time.monotonic()})
+                struck: JsonObject = {"kind": injury.kind, "actor": actor, "place": place, "at": time.monotonic()}
+                self._fired.append({**struck, "pid": os.getpid()})
                 return injury
         return None
 
@@ -110,11 +140,33 @@ def main(arguments: Sequence[str]) -> int:
         from stress import mutants  # a run without one needs nothing of it
 
         mutants.apply(arguments[2])
+    surroundings = functools.partial(Environment, observe=injector.at_message, launch=injector.launch)
     # A partial in the place of a class: no type checker likes the plain assignment, and it is meant here alone.
-    setattr(runtime, "Environment", functools.partial(Environment, observe=injector.at_message))  # noqa: B010
+    setattr(runtime, "Environment", surroundings)  # noqa: B010
     threading.Thread(target=_obey, args=(descriptor, injector), name="control", daemon=True).start()
     with faults.installed(injector.at_point):
         return run_foreground(state_dir)
+
+
+def deafen(inode: int) -> int:
+    """Take every watch off the inotify instance of this process that watches a folder, and the notice of it too; how
+    many. The runtime is not told: it goes on and hears nothing."""
+    system = ctypes.CDLL(None, use_errno=True)
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}") != "anon_inode:inotify":
+                continue
+            lines = Path(f"/proc/self/fdinfo/{name}").read_text().splitlines()
+            watches = [dict(part.split(":", 1) for part in line.split()[1:]) for line in lines if "wd:" in line]
+            if all(int(watch["ino"], 16) != inode for watch in watches):
+                continue
+            for watch in watches:
+                system.inotify_rm_watch(int(name), int(watch["wd"], 16))
+            with contextlib.suppress(BlockingIOError):
+                while os.read(int(name), 1 << 16):
+                    pass
+            return len(watches)
+    return 0
 
 
 def _obey(descriptor: int, injector: Injector) -> None:
@@ -128,7 +180,9 @@ def _obey(descriptor: int, injector: Injector) -> None:
                 case "disarm":
                     injector.disarm()
                 case "fired":
-                    answer = {"fired": list(injector.fired())}
+                    answer = {"fired": list(injector.fired()), "lives": list(injector.lives())}
+                case "deafen":
+                    answer = {"watches": deafen(int(order["inode"]))}
             lines.write(json.dumps(answer) + "\n")
             lines.flush()
     # Whoever started us is gone: nothing is left behind, whatever state we are in.

@@ -18,7 +18,7 @@ from stress import __main__ as command
 from stress import report
 from stress.injuries import ERRNOS, HELPERS, MESSENGERS, Injury, plan
 from stress.judges import JUDGES, Verdict
-from stress.ledger import Caller, Edit, Ledger, Operation, Struck
+from stress.ledger import Caller, Edit, Ledger, Operation, Ordeal, Struck
 from stress.mutants import MUTANTS, caught
 from stress.soak import Result, Settings
 from stress.subject import InjectedDefect, Injector
@@ -163,8 +163,8 @@ def test_every_mutant_still_finds_what_it_breaks() -> None:
 
 
 def test_only_the_judges_that_a_mutant_names_catch_it() -> None:
-    assert caught("answer-lost", ["none_late", "one_answer_each"]) == ["one_answer_each"]
-    assert caught("answer-lost", ["none_late"]) == []
+    assert caught("answer-lost", ["nothing_grows", "one_answer_each"]) == ["one_answer_each"]
+    assert caught("answer-lost", ["nothing_grows"]) == []
 
 
 def test_every_judge_stands_on_the_page_of_guarantees() -> None:
@@ -252,7 +252,7 @@ def test_a_failing_run_shrinks_to_the_shortest_that_fails(
     ("judge", "status", "said"),
     [
         ("one_answer_each", command.EXIT_BROKEN, "caught by one_answer_each"),
-        ("none_late", command.EXIT_UNDETECTED, "NOT CAUGHT"),
+        ("nothing_grows", command.EXIT_UNDETECTED, "NOT CAUGHT"),
     ],
 )
 def test_a_mutant_counts_as_caught_by_its_own_judges_only(
@@ -270,6 +270,7 @@ def test_a_report_is_plain_json_with_every_part_named() -> None:
         ledger.add(Operation(number, "ana", "socket", caller, "knowledge_status", {}, 0.0, 0.5, None, code, "never"))
     ledger.add(Edit("add", "store0", "notes/a.md", None, None, None, 0.0, 1.0))
     ledger.add(Struck("ENOSPC", "lane", 0.5))
+    ledger.add(Ordeal("an empty mount", "store0", 0.5, 1.0))
     made = report.of(Result(SETTINGS, ledger, 2.0, [Verdict("a promise", True, "kept", "none_late")], 1, []))
     assert json.loads(json.dumps(made)) == {
         "seed": 3,
@@ -282,6 +283,10 @@ def test_a_report_is_plain_json_with_every_part_named() -> None:
         "tools": {"knowledge_status": 3},
         "injuries": {"ENOSPC": 1},
         "outages": 1,
+        "restarts": {},
+        "crashedLaneAnswersAgain": {"calls": 0, "p50Ms": 0.0, "p99Ms": 0.0},
+        "ordeals": {"an empty mount": 1},
+        "notHere": {},
         "damages": {},
         "edits": {"add": 1},
         "accessChanges": 0,

@@ -14,7 +14,7 @@ from stress import judges
 from stress.aftermath import Inspector, OnDisk, Row
 from stress.damages import Finding
 from stress.judges import JUDGES, Evidence, Judge
-from stress.ledger import Access, Caller, Edit, Ledger, Operation, Receipt, Sight, Struck
+from stress.ledger import Access, Caller, Edit, Ledger, Life, Operation, Ordeal, Receipt, Sight, Struck
 from stress.owner import Usage
 
 OWNER = Caller("ana", "store0")
@@ -103,7 +103,7 @@ def row(sequence: int, request: str | None, content: str | None = "h1", record: 
 
 
 def evidence(
-    *entries: Operation | Edit | Access | Struck,
+    *entries: Operation | Edit | Access | Struck | Ordeal | Life,
     rows: Sequence[Row] = (),
     files: Sequence[OnDisk] = (),
     told: Inspector | None = None,
@@ -137,8 +137,23 @@ def file(text: str, record: str = RECORD) -> OnDisk:
 
 
 def edit(began: float, content: str | None, *, token: str | None = None, deed: str = "by rename") -> Edit:
-    assert deed in ("in place", "by rename", "remove", "add", "rename")
+    assert deed in ("in place", "by rename", "remove", "cut off", "add", "rename")
     return Edit(deed, "store0", "notes/a.md", RECORD, token, content, began, began + 1)  # type: ignore[arg-type]
+
+
+def fell(*lives: tuple[str, str, int, float], role: str = "lane", kind: str = "crashes") -> list[Struck | Life]:
+    """An actor of store v is struck at 10; what began and ended around it, each with its incarnation and when."""
+    place = "root/store v/lane" if role == "lane" else f"root/store v/helpers/{role}"
+    struck = Struck(f"{role} {kind}", f"{place}: journal.commit", 10.0, 7)
+    found: list[Struck | Life] = [struck]
+    for what, name, incarnation, at in lives:
+        assert what in ("started", "ended")
+        actor = f"root/store v/{name}" if name == "lane" else f"root/store v/helpers/{name}"
+        found.append(Life(what, actor, incarnation, at, 7))  # type: ignore[arg-type]
+    return found
+
+
+BEFORE = (("started", "lane", 1, 1.0), ("started", "indexer", 1, 1.1))
 
 
 def access(granted: str | None, began: float, arrived: dict[int, int] | None = None) -> Access:
@@ -163,6 +178,7 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: replace(evidence(call(0, 12, deadline=10)), outages=[(9, 11)]),
         lambda: replace(evidence(call(0, 10.7, deadline=10)), lags=[(9.9, 0.5)]),
         lambda: replace(evidence(call(0, 10.7, deadline=10)), waits=[(8.0, 10.0, 9.0), (10.0, 10.6, 0.5)]),
+        lambda: replace(evidence(call(0, 11, deadline=10, code="lost")), outages=[(10.2, 12)]),
     ],
     judges.enough_succeed: [
         lambda: evidence(*(call() for _ in range(9)), call(code="busy")),
@@ -170,6 +186,8 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: evidence(call(code="deadline", cancelled=True)),
         lambda: replace(evidence(call(), call(5, code="restarting")), outages=[(5, 6)]),
         lambda: evidence(call(), call(code="internal"), Struck("lane crashes", "lane", 0.5)),
+        lambda: evidence(call(), call(5, code="store_unavailable"), Ordeal("a mount", "store0", 4, 5)),
+        lambda: evidence(call(), call(5, code="storage_error"), Ordeal("a full disk", None, 4, 5)),
     ],
     judges.acknowledged_writes_stay: [
         lambda: evidence(written("r1", 0), rows=[row(1, "r1")]),
@@ -202,6 +220,22 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: evidence(
             written("r1", 0), edit(2, "h2"), call(4, sight=Sight(RECORD, "h2")), rows=[row(1, "r1"), row(2, None, "h2")]
         ),
+        # Nobody had heard of the edit yet, and that is known of the watch.
+        lambda: evidence(
+            written("r1", 0),
+            Ordeal("a deaf watcher", "store0", 2, 20, unheard=True),
+            edit(3, "h2"),
+            call(10, sight=Sight(RECORD, "h1")),
+            call(25, sight=Sight(RECORD, "h2")),
+            rows=[row(1, "r1"), row(2, None, "h2")],
+        ),
+        # While its file was cut off nobody can say what the record is.
+        lambda: evidence(
+            written("r1", 0),
+            Ordeal("a truncated Markdown file", "store0", 2, 4, record=RECORD),
+            call(3, sight=Sight(RECORD, "half")),
+            rows=[row(1, "r1")],
+        ),
     ],
     judges.no_edit_is_lost: [
         lambda: evidence(edit(0, "h2", token=TOKEN), files=[file(f"text {TOKEN}")]),
@@ -210,6 +244,7 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
             edit(0, "h2", token=TOKEN), rows=[row(1, None, "h3")], told=Told(texts={(RECORD, 1): f"text {TOKEN}"})
         ),
         lambda: evidence(edit(0, "h2", token=TOKEN), edit(3, None, deed="remove")),
+        lambda: evidence(edit(0, "h2", token=TOKEN), edit(3, "h3", deed="cut off")),
     ],
     judges.nothing_crosses_partitions: [
         lambda: evidence(call(secrets=frozenset({"secret-aaaaaaaaaaaa"}))),
@@ -253,6 +288,25 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: evidence(),
         lambda: replace(evidence(), findings=[Finding("a full disk"), Finding("a mount", skipped="only root may")]),
     ],
+    judges.crashed_actors_come_back: [
+        lambda: evidence(),
+        lambda: evidence(
+            *fell(
+                *BEFORE,
+                ("ended", "lane", 1, 10.1),
+                ("ended", "indexer", 1, 10.2),
+                ("started", "lane", 2, 10.3),
+                ("started", "indexer", 2, 10.5),
+            )
+        ),
+        lambda: evidence(
+            *fell(*BEFORE, ("ended", "indexer", 1, 10.1), ("started", "indexer", 2, 10.2), role="indexer")
+        ),
+        # It withstood; it was killed with all the others; the run was over.
+        lambda: evidence(*fell(*BEFORE)),
+        lambda: replace(evidence(*fell(*BEFORE, ("ended", "lane", 1, 10.1))), outages=[(11, 12)]),
+        lambda: replace(evidence(*fell(*BEFORE, ("ended", "lane", 1, 10.1))), until=12.0),
+    ],
     judges.nothing_grows: [
         lambda: evidence(),
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 30, 160, 0))),
@@ -272,10 +326,14 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: evidence(call(0, 10.5, deadline=10)),
         lambda: replace(evidence(call(0, 12, deadline=10)), waits=[(10.0, 12.0, 60.0)]),
         lambda: replace(evidence(call(0, 10.7, deadline=10)), waits=[(8.0, 10.0, 9.0)], lags=[(-3.0, 0.5)]),
+        # Nothing answered it but the end of the owner, long after it was due.
+        lambda: replace(evidence(call(0, 15, deadline=10, code="lost")), outages=[(14.5, 16)]),
     ],
     judges.enough_succeed: [
         lambda: evidence(*(call() for _ in range(8)), call(code="busy"), call(code="restarting")),
         lambda: evidence(call(code="deadline", deadline=10)),
+        lambda: evidence(call(), call(5, code="store_unavailable"), Ordeal("a mount", "store1", 4, 5)),
+        lambda: evidence(call(), call(9, code="store_unavailable"), Ordeal("a mount", "store0", 4, 5)),
     ],
     judges.acknowledged_writes_stay: [
         lambda: evidence(written("r1", 0)),
@@ -304,6 +362,14 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: evidence(written("r1", 0), written("r2", 5), rows=[row(1, "r2"), row(2, "r1")]),
     ],
     judges.records_are_linearizable: [
+        # A deaf watch must be found, and what it did not hear of with it.
+        lambda: evidence(
+            written("r1", 0),
+            Ordeal("a deaf watcher", "store0", 2, 20, unheard=True),
+            edit(3, "h2"),
+            call(25, sight=Sight(RECORD, "h1")),
+            rows=[row(1, "r1"), row(2, None, "h2")],
+        ),
         lambda: evidence(written("r1", 0), call(2, sight=Sight(RECORD, None)), rows=[row(1, "r1")]),
         lambda: evidence(
             written("r1", 0),
@@ -351,6 +417,39 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     judges.the_process_survives: [lambda: replace(evidence(), ended_by_itself=["ended after 3 injuries"])],
     judges.damages_are_contained: [
         lambda: replace(evidence(), findings=[Finding("a full disk", wrong=["the process ended"])]),
+    ],
+    judges.crashed_actors_come_back: [
+        lambda: evidence(*fell(*BEFORE, ("ended", "lane", 1, 10.1), ("ended", "indexer", 1, 10.2))),
+        lambda: evidence(
+            *fell(*BEFORE, ("ended", "indexer", 1, 10.1), ("started", "indexer", 2, 40.0), role="indexer")
+        ),
+        # Its helper went on, or was started before it, or not at all.
+        lambda: evidence(
+            *fell(*BEFORE, ("ended", "lane", 1, 10.1), ("started", "lane", 2, 10.3), ("started", "indexer", 2, 10.5))
+        ),
+        lambda: evidence(
+            *fell(
+                *BEFORE,
+                ("ended", "lane", 1, 10.1),
+                ("ended", "indexer", 1, 10.2),
+                ("started", "indexer", 2, 10.3),
+                ("started", "lane", 2, 10.4),
+            )
+        ),
+        lambda: evidence(
+            *fell(*BEFORE, ("ended", "lane", 1, 10.1), ("ended", "indexer", 1, 10.2), ("started", "lane", 2, 10.3))
+        ),
+        # A helper took its lane along.
+        lambda: evidence(
+            *fell(
+                *BEFORE,
+                ("ended", "indexer", 1, 10.1),
+                ("ended", "lane", 1, 10.15),
+                ("started", "indexer", 2, 10.2),
+                role="indexer",
+            )
+        ),
+        lambda: evidence(*fell(*BEFORE, kind="dies")),
     ],
     judges.nothing_grows: [
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 37, 60, 0))),

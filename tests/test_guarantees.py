@@ -1,0 +1,57 @@
+"""The page of guarantees names for each promise what would notice that it is broken, and every name is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from stress.judges import JUDGES
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+
+def rows() -> list[list[str]]:
+    """Promise, place and checkers of each row of the first table."""
+    table = PAGE.split("## ", 1)[0]
+    found = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return found[1:]
+
+
+def names(cell: str) -> list[str]:
+    """Tests, folders of tests, judges and commands of a cell, a test that has no folder written in that before it."""
+    found, folder = list[str](), ""
+    for name in _CODE.findall(cell):
+        if name.startswith("tests/"):
+            folder = name if name.endswith("/") else name.rpartition("/")[0] + "/"
+            found.append(name)
+        elif name.startswith("test_") and name.endswith(".py"):
+            found.append(folder + name)
+        elif name in JUDGES or name.startswith("python -m stress"):
+            found.append(name)
+    return found
+
+
+def test_there_is_a_table_of_promises() -> None:
+    assert len(rows()) > 40
+    assert all(len(row) == 3 for row in rows()), [row for row in rows() if len(row) != 3]
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: re.sub(r"\W+", "-", row[0])[:60])
+def test_every_promise_names_the_test_or_the_judge_that_proves_it(row: list[str]) -> None:
+    found = names(row[2])
+    assert found
+    for name in found:
+        if name.startswith("tests/"):
+            path = ROOT / name
+            assert path.is_file() or (path.is_dir() and any(path.rglob("test_*.py"))), f"{name} is not there"
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: re.sub(r"\W+", "-", row[0])[:60])
+def test_every_promise_is_kept_in_a_place_that_is_there(row: list[str]) -> None:
+    for name in _CODE.findall(row[1]):
+        assert (ROOT / name).exists(), name
