@@ -16,7 +16,7 @@ from typing import Final
 from messages.json_types import JsonObject, JsonValue
 from stress.doors import Door, Outcome, ToolCall
 from stress.ledger import UNIQUE, Caller, Ledger, Operation, Receipt, Sight
-from stress.scripts import Script, Seen, Shelf
+from stress.scripts import ABOUT_A_REQUEST, Script, Seen, Shelf
 
 DEADLINE_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 20.0
@@ -76,7 +76,7 @@ class Client:
             door = self._doors[0]
         else:
             tool, arguments = self._scripts[caller].next()
-            if "requestId" in arguments:
+            if _writes(tool, arguments):
                 self._sent.append((caller, tool, arguments))
         tight = chance.random() < _TIGHT
         deadline = chance.choice((0.002, 0.01, 0.05)) if tight else DEADLINE_SECONDS
@@ -117,13 +117,13 @@ class Client:
             door=door.name,
             caller=caller,
             tool=tool,
-            arguments=_kept(arguments, outcome),
+            arguments=_kept(tool, arguments, outcome),
             began=began,
             ended=ended,
             deadline=began + deadline if door.name == "socket" else None,
             code=outcome.code,
             retry=outcome.retry,
-            receipt=_receipt(result) if result is not None and "requestId" in arguments else None,
+            receipt=_receipt(result) if result is not None and _writes(tool, arguments) else None,
             sight=_sight(tool, arguments, outcome),
             secrets=frozenset(SECRET.findall(json.dumps(result))) if result is not None else frozenset(),
             place=outcome.place,
@@ -154,6 +154,14 @@ class Client:
                         str(arguments.get("title", "")),
                     )
                 )
+            cited = arguments.get("evidence")
+            if isinstance(cited, list) and cited and isinstance(cited[0], dict):
+                for citing, _, _ in written_records(result)[:1]:
+                    shelf.learn_citation(citing, cited[0])
+        for shown in _rows(result.get("rows")):
+            match shown:
+                case {"id": str(revised), "sequence": int(sequence)}:
+                    shelf.learn_row(revised, sequence)
         evidence = result.get("evidence")
         if operation.tool == "knowledge_attach" and isinstance(evidence, dict):
             shelf.retain({key: evidence[key] for key in ("path", "sha256") if key in evidence})
@@ -204,8 +212,14 @@ def _receipt(result: JsonObject) -> Receipt:
     )
 
 
-def _kept(arguments: JsonObject, outcome: Outcome) -> JsonObject:
+def _writes(tool: str, arguments: JsonObject) -> bool:
+    return "requestId" in arguments and tool not in ABOUT_A_REQUEST
+
+
+def _kept(tool: str, arguments: JsonObject, outcome: Outcome) -> JsonObject:
     """All of them when the call may be sent again, and otherwise what the judges look at."""
+    if tool in ABOUT_A_REQUEST:
+        return {}
     if "requestId" in arguments and outcome.code != "ok" and outcome.retry in ("safe", "unknown"):
         return arguments
     return {key: arguments[key] for key in ("requestId", "id", "expectedHash") if key in arguments}
@@ -225,6 +239,10 @@ def _sight(tool: str, arguments: JsonObject, outcome: Outcome) -> Sight | None:
             return None
 
 
+def _rows(value: JsonValue) -> list[JsonObject]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
 def _seen(record: JsonObject) -> Seen:
     revision = record.get("revision")
     return Seen(
@@ -241,7 +259,13 @@ def _kind_of(tool: str) -> str | None:
     match tool:
         case "knowledge_remember" | "knowledge_create_claim" | "knowledge_correct" | "knowledge_annotate":
             return "claim"
-        case "knowledge_save_page" | "knowledge_edit_body" | "knowledge_publish_batch" | "knowledge_recall":
+        case (
+            "knowledge_save_page"
+            | "knowledge_edit_body"
+            | "knowledge_publish_batch"
+            | "knowledge_recall"
+            | "knowledge_reconcile_evidence"
+        ):
             return "page"
         case _:
             return None

@@ -10,6 +10,7 @@ import base64
 import random
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,8 @@ _WORDS: Final = tuple(
 )
 _PAGE_TYPES: Final = ("person", "project", "note", "concept", "company")
 _SHELF_MAX: Final = 400
+ABOUT_A_REQUEST: Final = frozenset({"knowledge_mutation", "knowledge_resume"})
+"""Tools whose request id is that of another call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Shelf:
         self._lock = threading.Lock()
         self._records: dict[str, Seen] = {}
         self._evidence: list[JsonObject] = []
+        self._rows = deque[tuple[str, int]](maxlen=50)
+        self._cited = deque[tuple[str, JsonObject]](maxlen=50)
 
     def learn(self, seen: Seen) -> None:
         with self._lock:
@@ -64,6 +69,24 @@ class Shelf:
     def retain(self, evidence: JsonObject) -> None:
         with self._lock:
             self._evidence = [*self._evidence[-50:], evidence]
+
+    def learn_row(self, record: str, sequence: int) -> None:
+        """A revision that history showed."""
+        with self._lock:
+            self._rows.append((record, sequence))
+
+    def learn_citation(self, record: str, evidence: JsonObject) -> None:
+        """A record that was saved with this evidence."""
+        with self._lock:
+            self._cited.append((record, evidence))
+
+    def row(self, chance: random.Random) -> tuple[str, int] | None:
+        with self._lock:
+            return chance.choice(self._rows) if self._rows else None
+
+    def citation(self, chance: random.Random) -> tuple[str, JsonObject] | None:
+        with self._lock:
+            return chance.choice(self._cited) if self._cited else None
 
     def pick(self, chance: random.Random, kind: str | None = None) -> Seen | None:
         with self._lock:
@@ -86,6 +109,7 @@ class Script:
         self.chance = chance
         self.shelf = shelf
         self._turn = 0
+        self._requests = deque[str](maxlen=20)
         self._mix: tuple[tuple[str, int, Callable[[], Arguments]], ...] = (
             ("lookup", 14, self._lookup),
             ("grep", 12, self._grep),
@@ -100,7 +124,12 @@ class Script:
             ("ontology", 1, lambda: {"limit": 5}),
             ("history", 2, self._history),
             ("verify", 1, self._verify),
-            ("source_check", 1, lambda: {"sources": [{"key": "mail/1", "version": "1"}]}),
+            ("source_check", 1, lambda: {"sources": [{"key": "mail/1", "size": 1}]}),
+            ("revision", 2, self._revision),
+            ("evidence_read", 1, lambda: self._source(maxChars=2_000)),
+            ("attachment", 1, self._source),
+            ("mutation", 1, self._request),
+            ("resume", 1, self._request),
             ("remember", 12, self._remember),
             ("save_page", 9, self._new_page),
             ("save_page", 6, self._edit_page),
@@ -113,6 +142,8 @@ class Script:
             ("merge", 1, self._merge),
             ("unmerge", 1, self._unmerge),
             ("publish_batch", 1, self._batch),
+            ("extract_section", 1, self._extract),
+            ("reconcile_evidence", 1, self._reconcile),
             ("recall", 1, self._recall),
             ("attach", 2, self._attach),
         )
@@ -152,6 +183,17 @@ class Script:
         seen = self.shelf.pick(self.chance)
         return None if seen is None else {"ids": [seen.id]}
 
+    def _revision(self) -> Arguments:
+        row = self.shelf.row(self.chance)
+        return None if row is None else {"id": row[0], "sequence": row[1]}
+
+    def _source(self, **more: JsonValue) -> Arguments:
+        cited = self.shelf.citation(self.chance)
+        return None if cited is None else {"id": cited[0], **cited[1], **more}
+
+    def _request(self) -> Arguments:
+        return {"requestId": self.chance.choice(self._requests)} if self._requests else None
+
     # --- writes -----------------------------------------------------------------------------------------
 
     def _remember(self) -> Arguments:
@@ -164,8 +206,9 @@ class Script:
     def _new_page(self) -> Arguments:
         other = self.shelf.pick(self.chance, "page")
         link = "" if other is None else f" See [[{other.title or other.id}]]."
+        heading = self.chance.choice(("", "## In detail\n\n"))
         return self._write(
-            title=self._title(), type=self.chance.choice(_PAGE_TYPES), body=f"{self._sentence()}{link}\n"
+            title=self._title(), type=self.chance.choice(_PAGE_TYPES), body=f"{heading}{self._sentence()}{link}\n"
         )
 
     def _edit_page(self) -> Arguments:
@@ -216,7 +259,9 @@ class Script:
     def _correct(self) -> Arguments:
         seen, statement = self.shelf.pick(self.chance, "claim"), self._statement()
         return (
-            None if seen is None or statement is None else self._on(seen, reason="it was wrong", replacement=statement)
+            None
+            if seen is None or statement is None
+            else self._on(seen, reason="it was wrong", replacement={"kind": "claim", **statement})
         )
 
     def _withdraw(self) -> Arguments:
@@ -245,6 +290,23 @@ class Script:
         ]
         return self._fenced(items=pages)
 
+    def _extract(self) -> Arguments:
+        """Of a page that still begins with a heading; of any other it is refused."""
+        seen = self.shelf.pick(self.chance, "page")
+        if seen is None:
+            return None
+        return self._fenced(
+            source=_fences(seen),
+            sectionStart=0,
+            destination={"title": self._title(), "type": "note"},
+            summary=self._sentence(),
+            reason="a page of its own",
+        )
+
+    def _reconcile(self) -> Arguments:
+        seen, evidence = self.shelf.pick(self.chance, "page"), self.shelf.evidence(self.chance)
+        return None if seen is None or evidence is None else self._on(seen, evidence=[evidence], reason="looked again")
+
     def _recall(self) -> Arguments:
         seen = self.shelf.pick(self.chance, "page")
         return None if seen is None else self._on(seen, summary=self._sentence()[:200])
@@ -263,7 +325,9 @@ class Script:
     # --- words ------------------------------------------------------------------------------------------
 
     def _write(self, **arguments: JsonValue) -> JsonObject:
-        return {"requestId": str(uuid.UUID(int=self.chance.getrandbits(128), version=4)), **arguments}
+        request = str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
+        self._requests.append(request)
+        return {"requestId": request, **arguments}
 
     def _fenced(self, **arguments: JsonValue) -> JsonObject | None:
         shelf = self.shelf

@@ -18,7 +18,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from stress.bench import access, doors, many, opening, reading, report, writing
+from stress.bench import access, crashing, doors, many, opening, reading, report, writing
 from stress.bench.measure import Row
 from stress.bench.store import BenchStore, Desk, make_store
 
@@ -185,6 +185,7 @@ GROUPS: Final[dict[str, Group]] = {
     "access": access.cost,
     "git": _at_desk(lambda desk, _: writing.git_checkpoint(desk)),
     "recovery": lambda store, rounds: opening.recovery(store, max(2, rounds // 40)),
+    "crash": lambda store, rounds: crashing.crashed_lane(store, max(3, rounds // 20)),
     "rebuild": doors.beside_rebuild,
     "mcp": doors.mcp,
     "memory": lambda store, _: doors.memory(store),

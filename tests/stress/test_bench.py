@@ -99,7 +99,7 @@ def test_the_build_that_syncs_everything_does_the_same_with_more_syncs_and_leave
 
 def test_a_run_writes_its_table_and_its_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["bench", "--size", "30", "--rounds", "2", "--cache", str(tmp_path), "--scratch", str(tmp_path)]
-    for rows in ("frontmatter", "edit", "search", "access"):
+    for rows in ("frontmatter", "edit", "search", "access", "crash"):
         arguments += ["--rows", rows]
     assert main([*arguments, "--json", str(tmp_path / "run.json"), "--markdown", str(tmp_path / "run.md")]) == 0
     run = json.loads((tmp_path / "run.json").read_text("utf-8"))
@@ -120,4 +120,4 @@ def test_every_row_runs(tmp_path: Path) -> None:
         main(["bench", "--size", "60", "--rounds", "4", "--cache", str(tmp_path), "--json", str(tmp_path / "r")]) == 0
     )
     rows = json.loads((tmp_path / "r").read_text("utf-8"))["rows"]
-    assert len({row["row"] for row in rows}) >= 19
+    assert len({row["row"] for row in rows}) >= 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -14,12 +15,16 @@ from typing import Final, get_type_hints
 
 import pytest
 
+from messages.json_types import JsonObject
+from messages.tools import parse_arguments
+from messages.tools.catalogue import CATALOGUE
 from stress import __main__ as command
 from stress import report
 from stress.injuries import ERRNOS, HELPERS, MESSENGERS, Injury, plan
 from stress.judges import JUDGES, Verdict
 from stress.ledger import Caller, Edit, Ledger, Operation, Ordeal, Struck
 from stress.mutants import MUTANTS, caught
+from stress.scripts import Script, Seen, Shelf
 from stress.soak import Result, Settings
 from stress.subject import InjectedDefect, Injector
 
@@ -128,6 +133,30 @@ def test_a_stall_takes_its_time_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
     injector.arm(Injury("stall", "lane", seconds=1.2))
     assert passing(injector, "store0/lane", ["a", "a"]) == ["", ""]
     assert slept == [1.2]
+
+
+# --- what clients ask -------------------------------------------------------------------------------------
+
+
+def test_every_tool_but_one_is_asked_for_with_arguments_that_it_takes() -> None:
+    """``knowledge_attach_file`` reads from a workspace, and the agents of a run have none."""
+    shelf = Shelf("secret-aaaaaaaaaaaa")
+    shelf.vault_id, shelf.fingerprint = "11111111-1111-4111-8111-111111111111", "f" * 64
+    evidence: JsonObject = {"path": "artifacts/one/note.txt", "sha256": "a" * 64}
+    for number in range(20):
+        kind = ("page", "claim")[number % 2]
+        record = f"{number:08d}-1111-4111-8111-111111111111"
+        shelf.learn(Seen(record, 1, "b" * 64, kind, "note" if kind == "page" else "", f"Title {number}"))
+        shelf.learn_row(record, number)
+        shelf.learn_citation(record, evidence)
+    shelf.retain(evidence)
+    script = Script(random.Random(3), shelf)
+    asked = set()
+    for _ in range(4_000):
+        tool, arguments = script.next()
+        parse_arguments(tool, arguments)
+        asked.add(tool)
+    assert asked == set(CATALOGUE) - {"knowledge_attach_file"}
 
 
 # --- mutants ----------------------------------------------------------------------------------------------
