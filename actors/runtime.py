@@ -128,9 +128,11 @@ class Runtime:
         hub_percentile: Callable[[], float] = lambda: HUB_PERCENTILE_DEFAULT,
         workspace: Callable[[], Path | None] = lambda: None,
         memberships: Memberships | None = None,
+        flush_prompt: Callable[[], str] = lambda: "",
     ) -> None:
         """``policy``, ``maintenance``, ``hub_percentile`` and ``workspace`` are read again each time: what the
-        configuration says now; an unchanged policy is the same object. ``memberships``: where moves edit it."""
+        configuration says now; an unchanged policy is the same object. ``memberships``: where moves edit it.
+        ``flush_prompt`` words what a flush is told."""
         self._workspace = workspace
         self._settings = settings or RuntimeSettings()
         self._hub_percentile = hub_percentile
@@ -167,7 +169,7 @@ class Runtime:
             reopen=self._reopen,
         )
         self._lanes = Lanes(self.gate, self._stores, self._store_settings)
-        self._providing = Providing(self.gate, self._lanes)
+        self._providing = Providing(self.gate, self._lanes, self._stores, flush_prompt)
         self._maintenance = self._tree.handle(MAINTENANCE)
         self._tree.root.start_child(
             ChildSpec(
@@ -225,6 +227,8 @@ class Runtime:
         """The same for a call of the memory provider."""
         pending = PendingCall(self.gate, call)
         try:
+            if self._providing.answers_at_once(pending, call, stopping=self._closing.is_set()):
+                return pending
             if self._closing.is_set():
                 raise Stopping("The runtime is stopping; the call did not run.")
             if call.audience is not None and not isinstance(call.audience, AudienceToken):

@@ -24,6 +24,7 @@ from actors.runtime import Runtime, RuntimeSettings
 from host_bridge.config import Configuration, ConfigurationFile
 from host_bridge.memberships import MembershipFile
 from host_bridge.owner.lock import OwnerLock, take_owner_lock
+from host_bridge.provider.flush import FLUSH_PROMPT
 from messages.audience import Audience, AudienceToken, Caller
 from messages.envelope import Call, Deadline
 from messages.errors import InvalidArgument, Stopping
@@ -86,6 +87,7 @@ class KnowledgeBridge:
                 maintenance=self._schedule,
                 hub_percentile=lambda: self.configuration.page_budgets.hub_percentile,
                 workspace=lambda: self.configuration.workspace,
+                flush_prompt=lambda: FLUSH_PROMPT,
                 memberships=None
                 if self._file is None
                 else MembershipFile(self._layout.configuration, self._file.take_over),

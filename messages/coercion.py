@@ -8,6 +8,7 @@ Everything raised is a typed error that names the path and never repeats a value
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn, TypeAlias
@@ -30,6 +31,7 @@ TEXT_FAULTS: Final = {
 _Step: TypeAlias = "tuple[_Step, str | int] | None"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_$.-]{1,64}")
+_JSON_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _JSON_INTEGER: Final = re.compile(r"(-?(?:0|[1-9][0-9]{0,18}))(?:\.0{1,18})?")
 
 
@@ -144,6 +146,23 @@ def as_integer(value: object) -> int | None:
         match = _JSON_INTEGER.fullmatch(value.strip())
         return None if match is None else int(match[1])
     return None
+
+
+def as_number(value: object) -> float | None:
+    """The finite number that ``0.5`` or ``"0.5"`` stands for, as JSON writes numbers; ``None`` for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        if len(value) > 64 or _JSON_NUMBER.fullmatch(value.strip()) is None:
+            return None
+        value = float(value)
+    if not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def as_boolean(value: object) -> bool | None:

@@ -155,6 +155,24 @@ class Integer(Piece):
 
 
 @dataclass(frozen=True, slots=True)
+class Share(Piece):
+    """A number from 0 to 1; ``"0.5"`` counts."""
+
+    ALLOWED: ClassVar[str] = "a number from 0 to 1"
+
+    def check(self, value: object) -> float:
+        found = coercion.as_number(value)
+        if found is None:
+            raise refused("wrong_type", f"must be {self.ALLOWED}", self.ALLOWED)
+        if not 0 <= found <= 1:
+            raise refused("out_of_range", f"must be {self.ALLOWED}", self.ALLOWED)
+        return found
+
+    def schema(self) -> JsonObject:
+        return {"type": "number", "minimum": 0, "maximum": 1}
+
+
+@dataclass(frozen=True, slots=True)
 class Boolean(Piece):
     """``true`` or ``false``; the same words as strings count."""
 

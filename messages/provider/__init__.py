@@ -4,11 +4,25 @@ Source: memory-provider.md, decisions.md section 7 (``memory.*``, ``prompt.build
 """
 
 from messages.provider.calls import PROVIDER_METHODS, ProviderCall, ProviderRequest, parse_provider_call
-from messages.provider.reads import PURPOSES, MemoryStatusRequest, Purpose
+from messages.provider.flush import FlushPlanRequest
+from messages.provider.reads import (
+    PURPOSES,
+    MemoryCandidatesRequest,
+    MemoryReadRequest,
+    MemorySearchRequest,
+    MemoryStatusRequest,
+    Purpose,
+)
+from messages.provider.references import MemoryReference
 
 __all__ = [
     "PROVIDER_METHODS",
     "PURPOSES",
+    "FlushPlanRequest",
+    "MemoryCandidatesRequest",
+    "MemoryReadRequest",
+    "MemoryReference",
+    "MemorySearchRequest",
     "MemoryStatusRequest",
     "ProviderCall",
     "ProviderRequest",

@@ -12,13 +12,30 @@ from messages.audience import Caller, parse_caller
 from messages.envelope import Cancellation, Deadline, new_correlation_id
 from messages.json_types import JsonObject
 from messages.pieces import Integer, RawJson
-from messages.provider.reads import MemoryStatusRequest
+from messages.provider.flush import FlushPlanRequest
+from messages.provider.reads import (
+    MemoryCandidatesRequest,
+    MemoryReadRequest,
+    MemorySearchRequest,
+    MemoryStatusRequest,
+)
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
 
-ProviderRequest: TypeAlias = MemoryStatusRequest
+ProviderRequest: TypeAlias = (
+    MemoryStatusRequest | MemorySearchRequest | MemoryReadRequest | MemoryCandidatesRequest | FlushPlanRequest
+)
 
 PROVIDER_METHODS: Final[Mapping[str, type[ProviderRequest]]] = MappingProxyType(
-    {model.tool: model for model in (MemoryStatusRequest,)}
+    {
+        model.tool: model
+        for model in (
+            MemorySearchRequest,
+            MemoryReadRequest,
+            MemoryStatusRequest,
+            MemoryCandidatesRequest,
+            FlushPlanRequest,
+        )
+    }
 )
 """Method -> its parameters, without those that all of them have."""
 

@@ -5,8 +5,9 @@ validated and frozen (:func:`parse_arguments`). Responses are built from plain v
 says is left out.
 """
 
-from messages.tools._base import LifecycleFilter, TimeField, ToolRequest, WriteRequest
+from messages.tools._base import REVISION_MAX, Kind, LifecycleFilter, TimeField, ToolRequest, WriteRequest
 from messages.tools._requests import (
+    FLUSH_ID_MAX_CHARS,
     canonical_payload,
     flush_request_id,
     parse_arguments,
@@ -121,6 +122,8 @@ from messages.tools.verify import Checked, ExpectedLink, VerifiedLink, VerifiedR
 __all__ = [
     "ATTACHMENT_CHUNK_BYTES",
     "CATALOGUE",
+    "FLUSH_ID_MAX_CHARS",
+    "REVISION_MAX",
     "ROWS_MAX_BYTES",
     "Action",
     "AnnotateRequest",
@@ -159,6 +162,7 @@ __all__ = [
     "GrepRequest",
     "HistoryRequest",
     "HistoryRow",
+    "Kind",
     "LifecycleFilter",
     "LookupRequest",
     "MergeRequest",

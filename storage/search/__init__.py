@@ -23,6 +23,7 @@ from storage.search._excerpt import EXCERPT_MAX_CHARS, LOCATED_MAX_BYTES, excerp
 from storage.search._file import FAULT_POINTS, Rebuilt
 from storage.search._fold import is_unspaced
 from storage.search._index import CandidatePage, SearchIndex
+from storage.search._keywords import keywords
 from storage.search._query import MODES, Mode, ParsedQuery, parse_query
 
 __all__ = [
@@ -46,5 +47,6 @@ __all__ = [
     "TimeField",
     "excerpt",
     "is_unspaced",
+    "keywords",
     "parse_query",
 ]

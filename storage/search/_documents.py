@@ -65,13 +65,17 @@ class SearchFilters:
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A question: ``text`` as typed, and which stretch of the ordered hits is wanted."""
+    """A question: ``text`` as typed, and which stretch of the ordered hits is wanted.
+
+    ``by_score``: in the order of their scores alone, whatever was literally written.
+    """
 
     text: str
     mode: Mode = "all"
     filters: SearchFilters = field(default_factory=SearchFilters)
     limit: int = 20
     offset: int = 0
+    by_score: bool = False
 
 
 @dataclass(frozen=True, slots=True)

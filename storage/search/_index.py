@@ -161,9 +161,9 @@ class SearchIndex:
 
         Rows of ``without`` are none of them: the caller knows better than the index what they hold.
 
-        Hits that hold what was literally written come first (SEARCH.md section 2), then by BM25, then by row: the
-        order is total, so pages fit together. Raises ``IndexUnavailable`` (``reason: behind``) while the index has
-        not reached ``at_least``, and ``LimitExceeded`` for a query that is too long.
+        Hits that hold what was literally written come first (SEARCH.md section 2), then by BM25, then by row; with
+        ``by_score`` by BM25 alone. The order is total, so pages fit together. Raises ``IndexUnavailable`` (``reason:
+        behind``) while the index has not reached ``at_least``, and ``LimitExceeded`` for a query that is too long.
         """
         parsed = parse_query(query.text, query.mode)
         with self._available(), self._snapshot(query.filters.eligible_at) as (position, expired):
@@ -173,7 +173,7 @@ class SearchIndex:
             where = compile_filters(query.filters, expired=expired, without=without)
             count = f"SELECT count(*) FROM text{where.join} WHERE text MATCH ?{where.condition}"
             total = int(self._database.query(count, (parsed.match, *where.parameters))[0][0])
-            hits = self._hits(parsed, where, query.limit, query.offset) if query.offset < total else ()
+            hits = self._hits(parsed, where, query) if query.offset < total else ()
             return SearchPage(hits, total, position)
 
     def matching(self, query: SearchQuery, among: Collection[int]) -> frozenset[int]:
@@ -267,13 +267,14 @@ class SearchIndex:
         run(f"INSERT INTO document VALUES ({', '.join('?' * 12)})", [entry.columns for entry in entries])
         run("INSERT INTO tag(row, tag) VALUES (?, ?)", [pair for entry in entries for pair in entry.tags])
 
-    def _hits(self, parsed: ParsedQuery, where: Where, limit: int, offset: int) -> tuple[SearchHit, ...]:
-        literal, values = self._literal(parsed) if parsed.literals else ("1", ())
-        first = "literal DESC, " if parsed.literals else ""
+    def _hits(self, parsed: ParsedQuery, where: Where, query: SearchQuery) -> tuple[SearchHit, ...]:
+        asked = parsed.literals and not query.by_score
+        literal, values = self._literal(parsed) if asked else ("1", ())
+        first = "literal DESC, " if asked else ""
         rows = self._database.query(
             f"SELECT text.rowid, {_SCORE} AS score, {literal} AS literal FROM text{where.join} "
             f"WHERE text MATCH ?{where.condition} ORDER BY {first}score, text.rowid LIMIT ? OFFSET ?",
-            (*values, parsed.match, *where.parameters, limit, offset),
+            (*values, parsed.match, *where.parameters, query.limit, query.offset),
         )
         return tuple(SearchHit(rowid & ROW_MASK, -score, bool(is_literal)) for rowid, score, is_literal in rows)
 

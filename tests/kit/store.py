@@ -25,6 +25,7 @@ from messages.audience import Audience, Conversation, OwnerPrivate
 from messages.errors import KnowledgeError
 from messages.json_types import JsonObject, JsonValue
 from messages.operator import LOCAL_OPERATOR, parse_operator_call
+from messages.provider import parse_provider_call
 from messages.tools import GitState, ToolRequest, WriteRequest, parse_arguments, tool_spec
 from messages.vocabulary import PRIVATE, Partition
 from storage import files
@@ -136,6 +137,12 @@ class Desk:
         """The complete response of an operator's read (its name without ``operator.``) on the private partition."""
         request = parse_operator_call(f"operator.{method}", dict(params or {}), peer=LOCAL_OPERATOR).request
         return self._answer(request, PRIVATE)
+
+    def consult(
+        self, method: str, params: Mapping[str, JsonValue] | None = None, *, partition: Partition = PRIVATE
+    ) -> JsonObject:
+        """The answer of a method of the memory provider (its name without ``memory.``); raises what it raises."""
+        return self._answer(parse_provider_call(f"memory.{method}", dict(params or {})).request, partition)
 
     def _answer(self, request: ToolRequest, partition: Partition) -> JsonObject:
         prepared = Prepared(index_problem=self.index_problem)

@@ -29,6 +29,7 @@ from messages.errors import (
 )
 from messages.json_types import JsonObject
 from messages.operator import AcceptDeletionsRequest, OperatorDiagnosticsRequest, OperatorStatusRequest
+from messages.provider import MemoryStatusRequest
 from messages.tools import (
     GitState,
     HistoryRequest,
@@ -133,7 +134,7 @@ CLOCK_TOLERANCE_MS: Final = 24 * 3_600_000
 
 _ANSWERED_WHILE_PENDING: Final = (
     StatusRequest, HistoryRequest, RevisionRequest, MutationRequest, ResumeRequest, WriteRequest,
-    OperatorStatusRequest, OperatorDiagnosticsRequest, AcceptDeletionsRequest, *OPERATOR_READS,
+    MemoryStatusRequest, OperatorStatusRequest, OperatorDiagnosticsRequest, AcceptDeletionsRequest, *OPERATOR_READS,
 )  # fmt: skip
 
 

@@ -18,9 +18,11 @@ from actors.store.operations.maintenance import maintain
 from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
 from actors.store.operations.operator_reads import read as operator_read
-from actors.store.operations.provider_reads import memory_status
+from actors.store.operations.provider_reads import memory_read, memory_status
+from actors.store.operations.provider_search import memory_search
 from actors.store.operations.publish_batch import publish_batch
 from actors.store.operations.recall import recall
+from actors.store.operations.recall_candidates import memory_candidates
 from actors.store.operations.reconcile_evidence import reconcile_evidence
 from actors.store.operations.record import record
 from actors.store.operations.records import records
@@ -39,7 +41,12 @@ from messages.operator import (
     OperatorDiagnosticsRequest,
     OperatorStatusRequest,
 )
-from messages.provider import MemoryStatusRequest
+from messages.provider import (
+    MemoryCandidatesRequest,
+    MemoryReadRequest,
+    MemorySearchRequest,
+    MemoryStatusRequest,
+)
 from messages.tools import (
     AnnotateRequest,
     AttachFileRequest,
@@ -161,6 +168,12 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return resume(context, request)
         case MemoryStatusRequest():
             return memory_status(context, request)
+        case MemorySearchRequest():
+            return memory_search(context, request)
+        case MemoryReadRequest():
+            return memory_read(context, request)
+        case MemoryCandidatesRequest():
+            return memory_candidates(context, request)
         case OperatorStatusRequest():
             return operator_status(context, request)
         case OperatorDiagnosticsRequest():
