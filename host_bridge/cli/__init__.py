@@ -23,6 +23,7 @@ _COMMANDS = {
     "conversation": "host_bridge.cli.conversation",
     "demo": "host_bridge.cli.demo",
     "doctor": "host_bridge.cli.doctor",
+    "gate": "host_bridge.cli.gate",
     "grants": "host_bridge.cli.grants",
     "inspect": "host_bridge.cli.inspect",
     "maintenance": "host_bridge.cli.maintenance",

@@ -23,6 +23,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge restore SRC              put a backup into an empty state directory, or prove that it is sound
   knowledge store ...                decide about one store: move it, adopt its vault as it is, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
+  knowledge gate ...                 what the recall gate did: replay its log, find a threshold
   knowledge skills                   procedures for agents: list them, or copy them into a folder
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
@@ -195,6 +196,28 @@ Examples:
   knowledge doctor --json
   knowledge doctor --store 6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11
   knowledge doctor rebuild agent:main=6f1c1b0e-6a0e-4b7e-9d4d-3f2d8f0a4c11 --yes
+""",
+    "gate": f"""\
+knowledge gate replay [LOG]               what the recall gate did, and what other thresholds would have injected
+knowledge gate tune LABELS [LOG]          precision and recall of each threshold, from turns that you labelled
+
+The gate logs one line a user turn, ids and scores only. LOG is a log with such lines, text or JSON; left out, the
+owner's. In `shadow` mode nothing is injected, so a threshold can be found before anybody sees its effect. Lines that
+are cut are named on stderr and left out.
+
+tune: LABELS is a text file, columns apart by tabs, named by its first line: turn (the turn's id, `turn` in the
+owner's log), page (a record's id), relevant (1: the page helps to answer the turn's message, 0: it does not). Label
+every page of a turn that was scored, and relevant ones that were not: these count as missed. Suggested is the lowest
+threshold that reaches the precision.
+
+  --precision P                  tune: how many of the injected pages shall be relevant (default 0.8)
+  --json                         one compact line, complete
+{_STATE}
+
+Examples:
+  knowledge gate replay
+  knowledge gate replay gate.log --json
+  knowledge gate tune labels.tsv --precision 0.9
 """,
     "grants": f"""\
 knowledge grants list [--agent A]                       who reads the memory of agent A
@@ -438,6 +461,7 @@ _ENDS = {
     "conversation": "345",
     "grants": "345",
     "demo": "",
+    "gate": "3",
     "doctor": "3456",
     "inspect": "345",
     "maintenance": "345",
