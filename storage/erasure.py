@@ -70,11 +70,12 @@ _JOURNAL: Final = (
     "DELETE FROM history WHERE partition = ?",
     "DELETE FROM publication WHERE partition = ?",
     "DELETE FROM upload WHERE partition = ?",
+    "DELETE FROM standing_index WHERE partition = ?",
     "DELETE FROM partition WHERE id = ?",
 )
 _CATALOGUE: Final = (
-    "name", "tag", "reference", "citation", "finding", "removed", "page", "degree", "body_link", "ontology_file",
-    "record", "file",
+    "name", "tag", "reference", "citation", "finding", "removed", "page", "degree", "body_link", "tie", "neighbour",
+    "ontology_file", "record", "file",
 )  # fmt: skip
 
 

@@ -77,8 +77,8 @@ _KEPT: Final = {
 }
 # In an order in which no row is left that refers to one that is gone.
 _MADE_ANEW: Final = (
-    "name", "tag", "reference", "citation", "removed", "page", "degree", "body_link", "record", "ontology_file",
-    "catalogue_identity",
+    "name", "tag", "reference", "citation", "removed", "page", "degree", "body_link", "tie", "neighbour", "record",
+    "ontology_file", "catalogue_identity",
 )  # fmt: skip
 
 

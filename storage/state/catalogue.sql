@@ -58,7 +58,7 @@ CREATE INDEX record_by_claim_key ON record(partition, claim_key) WHERE claim_key
 CREATE INDEX record_by_time ON record(partition, recorded_at);
 -- What had expired by a time is part of a snapshot: the clock changes lists without a write.
 CREATE INDEX record_by_expiry ON record(partition, expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX record_by_kind ON record(partition, kind, type, lifecycle);
+CREATE INDEX record_by_kind ON record(partition, kind, type, lifecycle, valid, fixture);   -- counts need no row
 -- When active records happened, else were recorded, and their other dates: storage.state.timeline.
 CREATE INDEX record_by_moment ON record(partition, coalesce(occurred_from, recorded_at)) WHERE lifecycle = 'active';
 CREATE INDEX record_by_update ON record(partition, updated_at) WHERE lifecycle = 'active';
@@ -114,12 +114,15 @@ CREATE INDEX citation_by_sha256 ON citation(partition, sha256);   -- whether som
 CREATE TABLE page (                                        -- every page's names on disk, and its place among the others
     row         INTEGER PRIMARY KEY,                       -- gone after its record, when its links are settled
     partition   INTEGER NOT NULL,
+    id          TEXT NOT NULL,
     path        TEXT NOT NULL,                             -- storage.records.path_key
     file        TEXT NOT NULL,                             -- the same of its last part
-    degree      INTEGER                                    -- distinct current pages linked with; NULL: not current
+    degree      INTEGER,                                   -- distinct current pages linked with; NULL: not current
+    connected   INTEGER                                    -- the same by links, relationships and shared claims
 ) STRICT;
 CREATE INDEX page_by_path ON page(partition, path);
 CREATE INDEX page_by_file ON page(partition, file);
+CREATE INDEX page_by_connected ON page(partition, connected DESC, id) WHERE connected IS NOT NULL;
 
 CREATE TABLE degree (                                      -- how many current pages have this degree
     partition   INTEGER NOT NULL,
@@ -142,6 +145,21 @@ CREATE INDEX body_link_by_written ON body_link(partition, written) WHERE form = 
 CREATE INDEX body_link_by_name ON body_link(partition, name) WHERE form = 'wiki';
 CREATE INDEX body_link_by_path ON body_link(partition, path);
 CREATE INDEX body_link_by_target ON body_link(target, row) WHERE target IS NOT NULL;
+
+CREATE TABLE tie (                                         -- current pages of a statement that connects two or more
+    partition   INTEGER NOT NULL,
+    row         INTEGER NOT NULL,                          -- the claim or relationship
+    page        INTEGER NOT NULL,
+    PRIMARY KEY (row, page)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE neighbour (                                   -- how many statements connect two pages
+    partition   INTEGER NOT NULL,
+    page        INTEGER NOT NULL,                          -- the lower row of the two
+    other       INTEGER NOT NULL,
+    statements  INTEGER NOT NULL,
+    PRIMARY KEY (page, other)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE finding (                                     -- what is wrong with a file, for diagnostics
     partition   INTEGER NOT NULL,

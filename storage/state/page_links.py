@@ -20,6 +20,7 @@ from storage.records.link_keys import LinkKey
 from storage.state.catalogue_reader import CatalogueReader
 from storage.state.connection import Database
 from storage.state.page_graph import PageGraph, is_current_page
+from storage.state.page_ties import PageTies
 
 _Place: TypeAlias = tuple[int, LinkKey]
 
@@ -37,6 +38,11 @@ class Identity:
     names: frozenset[str]
 
 
+def _meant_by_id(identity: Identity | None) -> tuple[str, bool, str] | None:
+    """What a statement that names the id leads to depends on this alone."""
+    return None if identity is None else (identity.id, identity.current, identity.merged_into)
+
+
 class PageLinks:
     """The links of one partition, for one change of one record: :meth:`identity` before it, :meth:`follow` after."""
 
@@ -46,6 +52,7 @@ class PageLinks:
         self._reader = CatalogueReader(db, partition, number)
         self._graph = PageGraph(self._reader)
         self._changed: Counter[int] = Counter()
+        self._ties = PageTies(self._reader)
 
     def identity(self, row: int | None) -> Identity | None:
         """How the record of a row is meant by links now; ``None`` where there is no such record."""
@@ -76,32 +83,42 @@ class PageLinks:
             self._put_links(row, links, anew=False)
             if before != after:
                 self._decide(self._meaning(one for one in (before, after) if one is not None))
+            self._follow_ties(row, before, after)
             return
         if after is not None and after.page:
             self._put_page(after)
         counts = after is not None and after.current
         counted = self._counted(row)
         if counts and not counted:
-            self._db.execute("UPDATE page SET degree = 0 WHERE row = ?", (row,))
+            self._db.execute("UPDATE page SET degree = 0, connected = 0 WHERE row = ?", (row,))
             self._count(0, 1)
         places = self._put_links(row, links, anew=counts != counted)
         if before != after:
             places |= self._meaning(one for one in (before, after) if one is not None)
         self._decide(places)
+        self._follow_ties(row, before, after)
         if counted and not counts:
             # Nothing leads from it or to it any more.
-            self._db.execute("UPDATE page SET degree = NULL WHERE row = ?", (row,))
+            self._db.execute("UPDATE page SET degree = NULL, connected = NULL WHERE row = ?", (row,))
             self._count(0, -1)
         if after is None or not after.page:
             self._db.execute("DELETE FROM page WHERE row = ?", (row,))
 
     # --- inside ----------------------------------------------------------------------------------------
 
+    def _follow_ties(self, row: int, before: Identity | None, after: Identity | None) -> None:
+        """The pages that this record connects, if it is a statement, and what statements say of it, if it means
+        something else now."""
+        self._ties.decide(row)
+        if _meant_by_id(before) != _meant_by_id(after):
+            self._ties.decide_naming({one.id for one in (before, after) if one is not None})
+        self._ties.settle()
+
     def _put_page(self, page: Identity) -> None:
         self._db.execute(
-            "INSERT INTO page (row, partition, path, file) VALUES (?1, ?2, ?3, ?4) "
-            "ON CONFLICT (row) DO UPDATE SET path = ?3, file = ?4 WHERE path <> ?3",
-            (page.row, self._number, page.path, page.path.rpartition("/")[2]),
+            "INSERT INTO page (row, partition, path, file, id) VALUES (?1, ?2, ?3, ?4, ?5) "
+            "ON CONFLICT (row) DO UPDATE SET path = ?3, file = ?4, id = ?5 WHERE path <> ?3 OR id <> ?5",
+            (page.row, self._number, page.path, page.path.rpartition("/")[2], page.id),
         )
 
     def _counted(self, row: int) -> bool:
@@ -175,12 +192,14 @@ class PageLinks:
             return
         if target is not None and not self._graph.linked(row, target):
             self._changed.update((row, target))
+            self._ties.linked(row, target)
         self._db.execute(
             "UPDATE body_link SET target = ? WHERE row = ? AND form = ? AND written = ?",
             (target, row, link.form, link.written),
         )
         if known is not None and not self._graph.linked(row, known):
             self._changed.subtract((row, known))
+            self._ties.unlinked(row, known)
 
     def _settle(self) -> None:
         """Apply what the changed links did to degrees."""

@@ -14,10 +14,11 @@ from storage import files
 from storage.faults import effect
 from storage.state.connection import Database, StorageCorrupt
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """2: uploads have rows, and the catalogue the links of pages and their degrees; the journal is that of 1.
 3: what recoveries did is kept.
-4: approvals of recall are found by an index of history."""
+4: approvals of recall are found by an index of history.
+5: sessions' standing indexes are kept, and the catalogue has which pages are connected."""
 
 FAULT_POINTS: Final = (
     ("schema.read", "reading a schema file that ships with the package"),
@@ -34,7 +35,7 @@ _STAGED_COPY: Final = ".kr-copy.sqlite"
 
 def create_schema(database: Database) -> None:
     """Make the journal's tables inside the caller's transaction; the catalogue makes its own."""
-    for name in ("schema.sql", "uploads.sql", "notices.sql", "approvals.sql"):
+    for name in ("schema.sql", "uploads.sql", "notices.sql", "approvals.sql", "standing.sql"):
         database.execute_script(_script(name))
     database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
@@ -84,11 +85,12 @@ def bring_forward(database: Database, rebuild_catalogue: Callable[[Database], No
     with database.transaction(full=True, point="schema.forward"):
         if older < 2:
             database.execute_script(_script("uploads.sql"))
-            rebuild_catalogue(database)
         if older < 3:
             database.execute_script(_script("notices.sql"))
         if older < 4:
             database.execute_script(_script("approvals.sql"))
+        database.execute_script(_script("standing.sql"))
+        rebuild_catalogue(database)
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 

@@ -186,9 +186,7 @@ class Desk:
         root = files.open_root(self.folder(partition), at="evidence.folder")
         try:
             return Passage(
-                self._spans.window(
-                    root, work.path, work.stamp, work.lines, work.point, work.max_chars, lambda: None
-                )
+                self._spans.window(root, work.path, work.stamp, work.lines, work.point, work.max_chars, lambda: None)
             )
         finally:
             files.close(root)
@@ -344,6 +342,20 @@ def claim_file(
         "evidence": [{"path": f"artifacts/{request_id(900)}/excerpt.txt", "sha256": "0" * 64}],
     }
     return record_file("claim", record_id, text[:80], f"{text}\n", partition, recorded_at, {**given, **keys})
+
+
+def relationship_file(record_id: str, one: str, other: str, label: str = "related_to", **keys: JsonValue) -> str:
+    """A relationship as a person may write it, in the private partition."""
+    given: JsonObject = {
+        "from": one,
+        "to": other,
+        "label": label,
+        "assertion_origin": "source",
+        "attribution": "somebody, some time",
+        "evidence": [{"path": f"artifacts/{request_id(900)}/excerpt.txt", "sha256": "0" * 64}],
+    }
+    recorded_at = str(keys.pop("recorded_at", "2026-10-01T10:00:00.000Z"))
+    return record_file("relationship", record_id, "Related", "", PRIVATE, recorded_at, {**given, **keys})
 
 
 def record_file(

@@ -14,9 +14,9 @@ from messages.errors import StorageError
 from storage import faults
 from storage.layout import StoreLayout
 from storage.state.schema import SCHEMA_VERSION
-from tests.kit.formats import make_format_1, make_format_2, make_format_3
+from tests.kit.formats import make_format_1, make_format_2, make_format_3, make_format_4
 from tests.kit.sources import attach, descriptor
-from tests.kit.store import Desk, copy_store
+from tests.kit.store import Desk, copy_store, relationship_file, write_note
 
 
 @pytest.fixture
@@ -102,6 +102,22 @@ def test_a_store_of_format_3_gets_the_index_of_approvals_and_keeps_its_approvals
     assert tables(layout.state_database) == tables(made_store.state_database)
     assert version(layout.state_database) == SCHEMA_VERSION
     assert version(layout.root / "state.sqlite.format-3") == 3
+
+
+def test_a_store_of_format_4_learns_which_pages_are_connected(made_store: StoreLayout, tmp_path: Path) -> None:
+    layout = copy_store(made_store, tmp_path / "store")
+    desk = Desk(layout)
+    first, second = (desk.page(title)["id"] for title in ("One", "Two"))
+    write_note(desk.folder(), "relationships/r1.md", relationship_file("r1", str(first), str(second)))
+    assert desk.call("records")["total"] == 3
+    desk.close()
+    make_format_4(layout.state_database)
+    assert desk.call("records", {"kind": "page"})["total"] == 2
+    found = desk.partition().catalogue.database.query("SELECT connected FROM page")
+    desk.close()
+    assert found == [(1,), (1,)]
+    assert tables(layout.state_database) == tables(made_store.state_database)
+    assert version(layout.root / "state.sqlite.format-4") == 4
 
 
 @pytest.mark.parametrize(
