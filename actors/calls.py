@@ -44,7 +44,7 @@ class Pending(Protocol):
 class PendingCall:
     """One call on its way. Any thread. Logs its outcome under the correlation id: never arguments, never text."""
 
-    __slots__ = ("_call", "_gate", "_may_answer", "_permit", "_reply", "_started")
+    __slots__ = ("_call", "_gate", "_may_answer", "_permit", "_reply", "_shape", "_started")
 
     def __init__(self, gate: PermitGate, call: Call | ProviderCall) -> None:
         self._gate = gate
@@ -53,6 +53,7 @@ class PendingCall:
         self._reply: Reply[JsonObject] = Reply()
         self._permit: Permit | None = None
         self._may_answer: Callable[[], object] | None = None
+        self._shape: Callable[[JsonObject], JsonObject] = lambda result: result
 
     def add_done_callback(self, callback: Callable[[PendingCall], None]) -> None:
         """Run ``callback(self)`` once the answer is there: at once if it is, else on the answering thread."""
@@ -73,10 +74,10 @@ class PendingCall:
         result = self._reply.result()
         if self._permit is not None:
             with self._gate.lease(self._permit):
-                hand_over(result)
+                hand_over(self._shape(result))
         elif self._may_answer is not None:
             self._may_answer()
-            hand_over(result)
+            hand_over(self._shape(result))
         else:
             raise InternalError("An answer without a permit is never handed over.")
 
@@ -126,14 +127,23 @@ class PendingCall:
             # A refusal is a normal answer; only what nobody could foresee is worth an operator's attention.
             self._log(logging.ERROR if isinstance(error, InternalError) else logging.INFO, error.code)
 
-    def take(self, permit: Permit, reply: Reply[JsonObject]) -> None:
-        """Answer with what the lane answers."""
+    def take(
+        self, permit: Permit, reply: Reply[JsonObject], shape: Callable[[JsonObject], JsonObject] | None = None
+    ) -> None:
+        """Answer with what the lane answers; ``shape`` makes the answer of it under the read lease."""
         self._permit = permit
+        self._shape = shape or self._shape
         reply.add_done_callback(self._settle)
 
-    def answer(self, result: JsonObject, may_answer: Callable[[], object]) -> None:
+    def answer(
+        self,
+        result: JsonObject,
+        may_answer: Callable[[], object],
+        shape: Callable[[JsonObject], JsonObject] | None = None,
+    ) -> None:
         """Answer with what is not in any store. ``may_answer`` raises when the caller may not hear it any more."""
         self._may_answer = may_answer
+        self._shape = shape or self._shape
         if self._reply.succeed(result):
             self._log(logging.DEBUG, "ok")
 

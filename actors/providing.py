@@ -16,6 +16,7 @@ from actors.authority import Permit, PermitGate, Unbound
 from actors.calls import PendingCall, guarded
 from actors.directory import StoreDirectory, StoreHandle
 from actors.lanes import Errand, Lanes
+from actors.prompting import Prompting
 from messages.audience import Audience, Caller
 from messages.errors import KnowledgeError, ReadOnlyGrant, StoreAmbiguous, WritesDisabled
 from messages.json_types import JsonObject
@@ -25,6 +26,7 @@ from messages.provider import (
     MemoryReadRequest,
     MemorySearchRequest,
     MemoryStatusRequest,
+    PromptBuildRequest,
     ProviderCall,
 )
 from messages.provider.cursors import foreign_cursor, read_cursor
@@ -40,11 +42,19 @@ StoreRead: TypeAlias = MemoryStatusRequest | MemorySearchRequest | MemoryReadReq
 class Providing:
     """Begins the calls of one runtime's memory provider. ``flush_prompt`` is what a flush is told."""
 
-    def __init__(self, gate: PermitGate, lanes: Lanes, stores: StoreDirectory, flush_prompt: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        gate: PermitGate,
+        lanes: Lanes,
+        stores: StoreDirectory,
+        flush_prompt: Callable[[], str],
+        prompting: Prompting,
+    ) -> None:
         self._gate = gate
         self._lanes = lanes
         self._stores = stores
         self._flush_prompt = flush_prompt
+        self._prompting = prompting
 
     def start(self, pending: PendingCall, call: ProviderCall) -> None:
         """Begin a call; refusals that are known at once are raised."""
@@ -53,6 +63,8 @@ class Providing:
                 self._read(pending, call, call.request)
             case FlushPlanRequest():
                 self._plan_flush(pending, call, call.request)
+            case PromptBuildRequest():
+                self._prompting.start(pending, call, call.request)
             case _:
                 assert_never(call.request)
 

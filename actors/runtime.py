@@ -37,6 +37,7 @@ from actors.events import EventHub, PendingEvent, Subscription
 from actors.lanes import Errand, Lanes
 from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
+from actors.prompting import Prompting
 from actors.providing import Providing
 from actors.settling import settle
 from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
@@ -66,7 +67,7 @@ from messages.errors import (
 )
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall
-from messages.provider import ProviderCall
+from messages.provider import PromptWording, ProviderCall
 from messages.tools import ToolRequest, ToolSpec, parse_arguments, tool_spec
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
@@ -129,10 +130,11 @@ class Runtime:
         workspace: Callable[[], Path | None] = lambda: None,
         memberships: Memberships | None = None,
         flush_prompt: Callable[[], str] = lambda: "",
+        prompt_wording: PromptWording = lambda request, facts: "",
     ) -> None:
         """``policy``, ``maintenance``, ``hub_percentile`` and ``workspace`` are read again each time: what the
         configuration says now; an unchanged policy is the same object. ``memberships``: where moves edit it.
-        ``flush_prompt`` words what a flush is told."""
+        ``flush_prompt`` and ``prompt_wording`` word what a flush and a prompt are told."""
         self._workspace = workspace
         self._settings = settings or RuntimeSettings()
         self._hub_percentile = hub_percentile
@@ -169,7 +171,8 @@ class Runtime:
             reopen=self._reopen,
         )
         self._lanes = Lanes(self.gate, self._stores, self._store_settings)
-        self._providing = Providing(self.gate, self._lanes, self._stores, flush_prompt)
+        prompting = Prompting(self.gate, self._lanes, self._tree.environment.clock, prompt_wording)
+        self._providing = Providing(self.gate, self._lanes, self._stores, flush_prompt, prompting)
         self._maintenance = self._tree.handle(MAINTENANCE)
         self._tree.root.start_child(
             ChildSpec(

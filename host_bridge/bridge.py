@@ -25,6 +25,7 @@ from host_bridge.config import Configuration, ConfigurationFile
 from host_bridge.memberships import MembershipFile
 from host_bridge.owner.lock import OwnerLock, take_owner_lock
 from host_bridge.provider.flush import FLUSH_PROMPT
+from host_bridge.provider.prompt import prompt_words
 from messages.audience import Audience, AudienceToken, Caller
 from messages.envelope import Call, Deadline
 from messages.errors import InvalidArgument, Stopping
@@ -91,6 +92,7 @@ class KnowledgeBridge:
                 memberships=None
                 if self._file is None
                 else MembershipFile(self._layout.configuration, self._file.take_over),
+                prompt_wording=prompt_words,
             )
         except BaseException:
             self._release()

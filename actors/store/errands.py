@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Final, assert_never
 
 from actors.store.messages import CatchUp, GivenUp, Prepare, Prepared, RunAgain, VerifyEvidence
-from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
+from actors.store.needs import Need, NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedStanding, NeedUpkeep
 from actors.store.operations.context import Prepared as PreparedFacts
 from actors.store.sources import Complete, Passage
 from actors.store.upkeep import Found, LookThroughRepository, MergeSegments, UpkeepWork
 from actors.supervision import ActorContext, ActorHandle, Envelope
 from messages.envelope import Deadline
-from messages.errors import NotFound, Restarting
+from messages.errors import InternalError, NotFound, Restarting
 
 HELPER_MARGIN_SECONDS: Final = 0.15
 """A helper's answer must leave time for the operation that waits for it."""
@@ -96,6 +96,8 @@ class Errands:
                     cancellation=cancellation,
                 )
                 self._context.pipe(read, lambda done: Prepared(parked, done), envelope)
+            case NeedStanding():
+                raise InternalError("A standing index is asked for by StandingErrands.")
             case _:
                 assert_never(need)
 

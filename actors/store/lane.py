@@ -31,18 +31,21 @@ from actors.store.messages import (
     Prepared,
     RunAgain,
     RunTool,
+    StandingDerived,
+    StandingOverdue,
     SyncFiles,
     Tick,
     WatchDescriptor,
     WatchWanted,
 )
-from actors.store.needs import NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
+from actors.store.needs import NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedStanding, NeedUpkeep
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, refresh
 from actors.store.operations.context import Prepared as PreparedFacts
 from actors.store.read_indexes import ReadIndexes
 from actors.store.settings import StoreSettings
 from actors.store.slow_look import SlowLook, WatchTest
+from actors.store.standing import StandingErrands
 from actors.store.upkeep import UpkeepStep
 from actors.supervision import PARKED, ActorContext, Corruption, Envelope, GuardedActor, TellHandle
 from messages.envelope import Deadline
@@ -102,6 +105,7 @@ class Lane(GuardedActor):
         self._slow_look = SlowLook(settings.look_round)
         self._watch_test = WatchTest(settings.watch_test, context.clock.monotonic)
         self._errands = Errands(context)
+        self._standing = StandingErrands(context)
         self._indexer = context.ask_handle("helpers/indexer")
         self._file_sync = context.ask_handle("helpers/file sync")
         self._git_queue = context.ask_handle("helpers/git queue")
@@ -195,6 +199,10 @@ class Lane(GuardedActor):
                     self._checkpoints.index_synced(state)
                 case LookedAtFiles():
                     self._looked_at_files(message)
+                case StandingDerived():
+                    self._standing.derived(self._open(), message)
+                case StandingOverdue():
+                    self._standing.overdue(message)
                 case _LookAtNextSlice():
                     self._look_at_next_slice()
                 case FilesChanged():
@@ -265,6 +273,9 @@ class Lane(GuardedActor):
                     return self._run(parked, replace(kept_facts(parked), index_change=change))
                 case NeedIndex() | NeedEvidence() | NeedUpkeep() | NeedSource() | NeedPassage():
                     self._errands.send(parked, outcome)
+                    return PARKED
+                case NeedStanding():
+                    self._standing.send(parked, outcome, partition.ontology)
                     return PARKED
                 case _:
                     if not message.writes:  # a save has checked this before it was accepted, and stands

@@ -17,6 +17,7 @@ from messages.tools import ToolRequest
 from messages.vocabulary import Partition
 from storage.evidence import Verdict
 from storage.git import Checkpoint, IndexState, Outcome
+from storage.ontology import Ontology
 from storage.publication import Cut, Synced
 from storage.records import EvidenceCitation
 from storage.state.upkeep import CataloguedFile
@@ -156,6 +157,34 @@ class LookedAtFiles:
 
     partition: Partition
     reply: Reply[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeriveStanding(Request[JsonObject]):
+    """To the historian: the standing index of a session that began then, as ``{"index": text or null}``.
+
+    ``at_ms`` is the moment that counts: the session's start, unless that is still to come.
+    """
+
+    partition: Partition
+    started_at_ms: int
+    at_ms: int
+    ontology: Ontology
+
+
+@dataclass(frozen=True, slots=True)
+class StandingDerived:
+    """To the lane itself: the historian has answered."""
+
+    work: DeriveStanding
+    reply: Reply[JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class StandingOverdue:
+    """To the lane itself: this request has waited long enough for its standing index."""
+
+    parked: Prepare
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,4 +67,12 @@ class NeedPassage:
     work: ReadPassage
 
 
-Need: TypeAlias = NeedIndex | NeedEvidence | NeedUpkeep | NeedSource | NeedPassage
+@dataclass(frozen=True, slots=True)
+class NeedStanding:
+    """The standing index of a session that began then must be derived: its caller waits a moment and goes without."""
+
+    started_at_ms: int
+    at_ms: int
+
+
+Need: TypeAlias = NeedIndex | NeedEvidence | NeedUpkeep | NeedSource | NeedPassage | NeedStanding

@@ -7,6 +7,7 @@ from typing import Final
 
 from actors.store.auditor import Auditor
 from actors.store.helpers import EvidenceVerifier, FileSync, GitQueue, Indexer, Watcher
+from actors.store.historian import Historian
 from actors.store.lane import Lane
 from actors.store.settings import StoreSettings
 from actors.store.source_keeper import SourceKeeper
@@ -29,6 +30,7 @@ def store_spec(settings: StoreSettings, inbox: InboxLimits) -> ChildSpec:
         ChildSpec("source keeper", partial(SourceKeeper, settings=settings)),
         ChildSpec("file sync", FileSync),
         ChildSpec("auditor", partial(Auditor, settings=settings)),
+        ChildSpec("historian", partial(Historian, settings=settings)),
         ChildSpec("watcher", Watcher, stops_first=True),
     )
     children = (

@@ -5,6 +5,7 @@ Source: memory-provider.md, decisions.md section 7 (``memory.*``, ``prompt.build
 
 from messages.provider.calls import PROVIDER_METHODS, ProviderCall, ProviderRequest, parse_provider_call
 from messages.provider.flush import FlushPlanRequest
+from messages.provider.prompt import PromptBuildRequest, PromptFacts, PromptWording
 from messages.provider.reads import (
     PURPOSES,
     MemoryCandidatesRequest,
@@ -24,6 +25,9 @@ __all__ = [
     "MemoryReference",
     "MemorySearchRequest",
     "MemoryStatusRequest",
+    "PromptBuildRequest",
+    "PromptFacts",
+    "PromptWording",
     "ProviderCall",
     "ProviderRequest",
     "Purpose",

@@ -13,6 +13,7 @@ from messages.envelope import Cancellation, Deadline, new_correlation_id
 from messages.json_types import JsonObject
 from messages.pieces import Integer, RawJson
 from messages.provider.flush import FlushPlanRequest
+from messages.provider.prompt import PromptBuildRequest
 from messages.provider.reads import (
     MemoryCandidatesRequest,
     MemoryReadRequest,
@@ -22,7 +23,12 @@ from messages.provider.reads import (
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
 
 ProviderRequest: TypeAlias = (
-    MemoryStatusRequest | MemorySearchRequest | MemoryReadRequest | MemoryCandidatesRequest | FlushPlanRequest
+    MemoryStatusRequest
+    | MemorySearchRequest
+    | MemoryReadRequest
+    | MemoryCandidatesRequest
+    | FlushPlanRequest
+    | PromptBuildRequest
 )
 
 PROVIDER_METHODS: Final[Mapping[str, type[ProviderRequest]]] = MappingProxyType(
@@ -33,6 +39,7 @@ PROVIDER_METHODS: Final[Mapping[str, type[ProviderRequest]]] = MappingProxyType(
             MemoryReadRequest,
             MemoryStatusRequest,
             MemoryCandidatesRequest,
+            PromptBuildRequest,
             FlushPlanRequest,
         )
     }

@@ -284,5 +284,3 @@ def candidates_response(candidates: Iterable[Candidate]) -> JsonObject:
         else:
             kept.append(written)
     return {"candidates": kept, **({"omitted": omitted} if omitted else {})}
-
-

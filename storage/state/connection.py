@@ -68,9 +68,13 @@ class Database:
         create: bool = False,
         read_only: bool = False,
         unchangeable: bool = False,
+        beside: Path | None = None,
         vfs: str | None = None,
     ) -> Database:
         """Open ``path`` in WAL mode; with ``create`` it is made when missing, with ``read_only`` never written.
+
+        ``beside`` is another database whose tables can be read as ``disk.<name>``, and by their name alone where
+        ``path`` has none of that name; it is never written.
 
         ``unchangeable`` promises that nobody writes it and that its log is empty: no file beside it is made or read.
 
@@ -83,6 +87,8 @@ class Database:
             name = str(path)
             if unchangeable:
                 name, flags = f"file:{quote(os.path.abspath(name))}?immutable=1", flags | apsw.SQLITE_OPEN_URI
+            if beside is not None:
+                flags |= apsw.SQLITE_OPEN_URI
             connection = apsw.Connection(name, flags=flags, vfs=vfs)
             try:
                 database = cls(path, connection, point_prefix)
@@ -95,6 +101,8 @@ class Database:
                     connection.execute(pragma)
                 # Also the first read of the file: a foreign or torn header shows here, not in a request.
                 connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                if beside is not None:
+                    connection.execute("ATTACH ? AS disk", (f"file:{quote(os.path.abspath(beside))}?mode=ro",))
             except BaseException:
                 connection.close(True)
                 raise

@@ -14,7 +14,15 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from actors.store.needs import CitationKey, NeedEvidence, NeedIndex, NeedPassage, NeedSource, NeedUpkeep
+from actors.store.needs import (
+    CitationKey,
+    NeedEvidence,
+    NeedIndex,
+    NeedPassage,
+    NeedSource,
+    NeedStanding,
+    NeedUpkeep,
+)
 from actors.store.operations import table
 from actors.store.operations.context import Blocked, OperationContext, Prepared, refresh
 from actors.store.source_keeper import SourceDesk
@@ -144,6 +152,11 @@ class Desk:
         """The answer of a method of the memory provider (its name without ``memory.``); raises what it raises."""
         return self._answer(parse_provider_call(f"memory.{method}", dict(params or {})).request, partition)
 
+    def build_prompt(self, session_started_at: str, *, partition: Partition = PRIVATE) -> JsonObject:
+        """What the lane answers to ``prompt.build``."""
+        params: JsonObject = {"sessionStartedAt": session_started_at}
+        return self._answer(parse_provider_call("prompt.build", params).request, partition)
+
     def _answer(self, request: ToolRequest, partition: Partition) -> JsonObject:
         prepared = Prepared(index_problem=self.index_problem)
         while True:
@@ -178,6 +191,9 @@ class Desk:
                     prepared = replace(prepared, verdicts={**prepared.verdicts, **found}, passage=None)
                 case NeedUpkeep():
                     raise AssertionError("no tool needs what maintenance needs")
+                case NeedStanding():
+                    self.needs.append("standing")
+                    return {"index": None}
                 case _:
                     self.now_ms += 1_000
                     return outcome

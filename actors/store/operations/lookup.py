@@ -9,7 +9,7 @@ from actors.store.operations.filters import passes
 from actors.store.operations.rows import AGENT, Listed, Shape, coverage_of, current_snapshot
 from messages.json_types import JsonObject
 from messages.tools import LookupRequest, lookup_response
-from storage.state.catalogue_reader import Entry
+from storage.state.catalogue_reader import CatalogueReader, Entry
 
 
 def lookup(context: OperationContext, request: LookupRequest, shape: Shape = AGENT) -> JsonObject:
@@ -18,7 +18,7 @@ def lookup(context: OperationContext, request: LookupRequest, shape: Shape = AGE
     A merged page stands for the page it was merged into. Ids are case-sensitive and borne by one record; names are
     compared by lookup's normalisation.
     """
-    found = resolve_name(context, request.query, lambda entry: passes(context, entry, request))
+    found = resolve_name(context.catalogue, request.query, lambda entry: passes(context, entry, request))
     window = found[request.offset : request.offset + request.limit]
     listed = Listed.of(context, shape, window)
     rows = [listed.row(entry, titled=True) for entry in window]
@@ -32,22 +32,22 @@ def lookup(context: OperationContext, request: LookupRequest, shape: Shape = AGE
     )
 
 
-def resolve_name(context: OperationContext, query: str, wanted: Callable[[Entry], bool]) -> list[Entry]:
+def resolve_name(catalogue: CatalogueReader, query: str, wanted: Callable[[Entry], bool]) -> list[Entry]:
     """The wanted records that ``query`` identifies, an id before names, merge redirects followed, each once.
 
     An id that is borne by a record that is not wanted, or by several files, hides no record of that name: whoever
     hears that it is missing may create it again.
     """
-    bearers = context.catalogue.by_id(query.strip())
+    bearers = catalogue.by_id(query.strip())
     # An id that several files bear identifies none of them.
-    by_id = _ends(context, bearers, wanted) if len(bearers) == 1 else []
-    return by_id or _ends(context, context.catalogue.by_name(query), wanted)
+    by_id = _ends(catalogue, bearers, wanted) if len(bearers) == 1 else []
+    return by_id or _ends(catalogue, catalogue.by_name(query), wanted)
 
 
-def _ends(context: OperationContext, entries: Iterable[Entry], wanted: Callable[[Entry], bool]) -> list[Entry]:
+def _ends(catalogue: CatalogueReader, entries: Iterable[Entry], wanted: Callable[[Entry], bool]) -> list[Entry]:
     found: dict[int, Entry] = {}
     for entry in entries:
-        target = context.catalogue.follow_merges(entry)
+        target = catalogue.follow_merges(entry)
         if target is not None and wanted(target):
             found.setdefault(target.row, target)
     return list(found.values())

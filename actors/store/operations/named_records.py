@@ -36,7 +36,7 @@ def page_of_name(context: OperationContext, name: str, field: str) -> Entry:
 
     Raises ``NotFound``, or ``Ambiguous`` with the ids to choose from: the first is never taken for the right one.
     """
-    pages = resolve_name(context, name, lambda entry: entry.kind == "page")
+    pages = resolve_name(context.catalogue, name, lambda entry: entry.kind == "page")
     pages = [page for page in pages if page.current(context.now_ms)] or pages
     if not pages:
         raise NotFound(

@@ -18,6 +18,7 @@ from actors.store.operations.maintenance import maintain
 from actors.store.operations.merging import merge, unmerge
 from actors.store.operations.ontology import ontology
 from actors.store.operations.operator_reads import read as operator_read
+from actors.store.operations.prompt_build import prompt_build
 from actors.store.operations.provider_reads import memory_read, memory_status
 from actors.store.operations.provider_search import memory_search
 from actors.store.operations.publish_batch import publish_batch
@@ -46,6 +47,7 @@ from messages.provider import (
     MemoryReadRequest,
     MemorySearchRequest,
     MemoryStatusRequest,
+    PromptBuildRequest,
 )
 from messages.tools import (
     AnnotateRequest,
@@ -174,6 +176,8 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return memory_read(context, request)
         case MemoryCandidatesRequest():
             return memory_candidates(context, request)
+        case PromptBuildRequest():
+            return prompt_build(context, request)
         case OperatorStatusRequest():
             return operator_status(context, request)
         case OperatorDiagnosticsRequest():
