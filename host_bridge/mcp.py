@@ -16,8 +16,10 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Self
 
@@ -31,19 +33,22 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
 import host_bridge
-from host_bridge import jsonrpc
+from host_bridge import jsonrpc, mcp_extras
 from host_bridge.jsonrpc import Malformed, RequestId
 from host_bridge.mcp_greeting import INSTRUCTIONS, SERVER_NAME, SERVER_TITLE
 from host_bridge.rpc import IdInUse, OpenCalls, Service, read_line
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
 from messages.audience import Audience
 from messages.envelope import Call, Cancellation, Deadline
-from messages.errors import Busy, InternalError, InvalidArgument, KnowledgeError, Stopping
-from messages.host import INVALID_REQUEST
+from messages.errors import Busy, InternalError, InvalidArgument, KnowledgeError, NotFound, Stopping
+from messages.host import INVALID_PARAMS, INVALID_REQUEST, error_object
 from messages.json_types import JsonObject
+from messages.provider import parse_provider_call
 from messages.vocabulary import DEADLINE_DEFAULT_MS
 
 PROGRESS_SECONDS: Final = 5.0
+_FROM_STORES: Final = ("tools/call", "resources/read")
+"""What is answered from a store: its bytes leave under a read lease."""
 _log = logging.getLogger(__name__)
 
 
@@ -84,7 +89,8 @@ class McpSession:
         self._tools = mcp_types.ListToolsResult(tools=[mcp_types.Tool.model_validate(tool) for tool in tools])
         self._names = frozenset(tool.name for tool in self._tools.tools)
         self.calls = OpenCalls()
-        self._held: dict[RequestId, PendingAnswer] = {}
+        self._held: dict[RequestId, _Held] = {}
+        self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._stopping = False
         sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
         self._inbox: MemoryObjectSendStream[SessionMessage | Exception] = sender
@@ -127,7 +133,7 @@ class McpSession:
             if _expects_no_answer(value):
                 return None
             raise Malformed(INVALID_REQUEST, "This is no valid JSON-RPC message.", request_id) from None
-        if request_id is None or value.get("method") != "tools/call":
+        if request_id is None or value.get("method") not in _FROM_STORES:
             return SessionMessage(message)
         try:
             self.calls.open(request_id, Cancellation())
@@ -155,6 +161,11 @@ class McpSession:
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_resource_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
         )
         await server.run(receiver, _Outward(self), server.create_initialization_options())
 
@@ -188,20 +199,94 @@ class McpSession:
         call = Call(
             params.name, dict(params.arguments or {}), self._audience, Deadline.after(DEADLINE_DEFAULT_MS / 1000)
         )
+        await self._answered(ctx, _Held(self._host.service.submit(call), _success, _failure))
+        return mcp_types.CallToolResult(content=[])
+
+    async def _list_resources(
+        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListResourcesResult:
+        return mcp_types.ListResourcesResult.model_validate({"resources": mcp_extras.RESOURCES})
+
+    async def _list_resource_templates(
+        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListResourceTemplatesResult:
+        return mcp_types.ListResourceTemplatesResult.model_validate(
+            {"resourceTemplates": mcp_extras.RESOURCE_TEMPLATES}
+        )
+
+    async def _read_resource(
+        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.ReadResourceRequestParams
+    ) -> mcp_types.ReadResourceResult:
+        uri = str(params.uri)
+        try:
+            if self._stopping:
+                raise Stopping("The runtime is shutting down; nothing was read.")
+            await self._answered(ctx, self._reading(uri))
+        except KnowledgeError as error:
+            raise MCPError(code=INVALID_PARAMS, message=error.message) from None
+        except MCPError:
+            raise
+        except Exception:  # noqa: BLE001 - in the handshake era the SDK would send an exception's text to the client
+            _log.exception("an MCP resource could not be read")
+            message = "The runtime failed on this read; its log has the details."
+            raise MCPError(code=mcp_types.INTERNAL_ERROR, message=message) from None
+        return mcp_types.ReadResourceResult(contents=[])
+
+    def _reading(self, uri: str) -> _Held:
+        """What answers for a resource. Raises ``MCPError`` for a URI that is none of ours."""
+        deadline = Deadline.after(DEADLINE_DEFAULT_MS / 1000)
+        if uri == mcp_extras.INDEX_URI:
+            call = parse_provider_call(
+                "prompt.build", {"sessionStartedAt": self._started_at}, caller=self._audience
+            )
+            pending = self._host.service.provide(replace(call, deadline=deadline))
+            return _Held(pending, lambda built: mcp_extras.contents(uri, mcp_extras.index_text(built)), _failed_read)
+        record_id = mcp_extras.page_id(uri)
+        if record_id is None:
+            raise MCPError(code=INVALID_PARAMS, message="No resource has this URI.")
+        arguments: JsonObject = {"id": record_id, "maxChars": mcp_extras.PAGE_CHARS}
+        pending = self._host.service.submit(Call("knowledge_record", arguments, self._audience, deadline))
+
+        def page(answer: JsonObject) -> JsonObject:
+            text = mcp_extras.page_text(answer)
+            if text is None:
+                return _failed_read(NotFound("There is no page with this id here."))
+            return mcp_extras.contents(uri, text)
+
+        return _Held(pending, page, _failed_read)
+
+    async def _list_prompts(
+        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.PaginatedRequestParams | None
+    ) -> mcp_types.ListPromptsResult:
+        return mcp_types.ListPromptsResult.model_validate({"prompts": mcp_extras.prompts(self._names)})
+
+    async def _get_prompt(
+        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.GetPromptRequestParams
+    ) -> mcp_types.GetPromptResult:
+        try:
+            if not any(prompt["name"] == params.name for prompt in mcp_extras.prompts(self._names)):
+                raise ValueError("No prompt has this name.")
+            text = mcp_extras.prompt_text(params.name, params.arguments or {})
+        except ValueError as error:
+            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
+        return mcp_types.GetPromptResult.model_validate(
+            {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+        )
+
+    async def _answered(self, ctx: ServerRequestContext[dict[str, object]], held: _Held) -> None:
+        """Wait until there is an answer, and keep it for the step that hands its bytes to the transport."""
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
-        pending = self._host.service.submit(call)
         if ctx.request_id is not None:
-            self.calls.attach(ctx.request_id, pending)
-        pending.add_done_callback(lambda _: _set_from_thread(loop, done))
+            self.calls.attach(ctx.request_id, held.pending)
+        held.pending.add_done_callback(lambda _: _set_from_thread(loop, done))
         try:
             await self._wait(ctx, done)
         except asyncio.CancelledError:
-            pending.cancel()
+            held.pending.cancel()
             raise
         if ctx.request_id is not None:
-            self._held[ctx.request_id] = pending
-        return mcp_types.CallToolResult(content=[])
+            self._held[ctx.request_id] = held
 
     def _offers(self, tool: str) -> bool:
         """Whether the tool is in the session's profile."""
@@ -223,8 +308,8 @@ class McpSession:
         body: JsonObject = message.model_dump(mode="json", by_alias=True, exclude_unset=True)
         request_id = body.get("id")
         is_answer = "method" not in body and isinstance(request_id, str | int)
-        pending = self._held.pop(request_id, None) if is_answer and isinstance(request_id, str | int) else None
-        if pending is None or not isinstance(request_id, str | int):
+        held = self._held.pop(request_id, None) if is_answer and isinstance(request_id, str | int) else None
+        if held is None or not isinstance(request_id, str | int):
             self._outbox.put(jsonrpc.dump(body))
             if is_answer and isinstance(request_id, str | int):
                 self._settled(request_id)
@@ -232,15 +317,28 @@ class McpSession:
         frame = body.get("result")
         assert isinstance(frame, Mapping)
 
-        def fill(content: JsonObject) -> bytes:
+        def fill(shown: JsonObject) -> bytes:
             self._settled(request_id)
-            return jsonrpc.dump({**body, "result": {**frame, **content}})
+            if "error" in shown:
+                return jsonrpc.dump({"jsonrpc": "2.0", "id": request_id, **shown})
+            return jsonrpc.dump({**body, "result": {**frame, **shown}})
 
-        self._outbox.put_answer(pending, lambda result: fill(_success(result)), lambda error: fill(_failure(error)))
+        self._outbox.put_answer(
+            held.pending, lambda result: fill(held.succeeded(result)), lambda error: fill(held.failed(error))
+        )
 
     def _settled(self, request_id: RequestId) -> None:
         self._held.pop(request_id, None)
         self.calls.settle(request_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An answer that is there and not handed over yet, and how it is shown: as parts of a result, or as ``error``."""
+
+    pending: PendingAnswer
+    succeeded: Callable[[JsonObject], JsonObject]
+    failed: Callable[[KnowledgeError], JsonObject]
 
 
 class _Outward:
@@ -276,6 +374,10 @@ def _success(result: JsonObject) -> JsonObject:
 def _failure(error: KnowledgeError) -> JsonObject:
     facts = error.to_data()
     return {"content": [_text({"code": facts.pop("code"), "message": error.message, **facts})], "isError": True}
+
+
+def _failed_read(error: KnowledgeError) -> JsonObject:
+    return {"error": error_object(error)}
 
 
 def _text(value: JsonObject) -> JsonObject:

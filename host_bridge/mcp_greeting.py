@@ -47,7 +47,11 @@ def greeting(params: JsonValue) -> JsonObject | None:
         return None
     return {
         "protocolVersion": version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1],
-        "capabilities": {"tools": {"listChanged": False}},
+        "capabilities": {
+            "prompts": {"listChanged": False},
+            "resources": {"subscribe": False, "listChanged": False},
+            "tools": {"listChanged": False},
+        },
         "serverInfo": {"name": SERVER_NAME, "title": SERVER_TITLE, "version": host_bridge.__version__},
         "instructions": INSTRUCTIONS,
     }
