@@ -108,7 +108,9 @@ def none_late(evidence: Evidence) -> Verdict:
         # Who was answered by nothing but the end of the owner, long after the deadline, was late before it.
         and not _overlaps(replace(op, ended=due), evidence.outages, 0.5)
     ]
-    return Verdict("no answer is later than its deadline", not late, f"{len(late)} late{_named(late)}")
+    most = max((op.ended - _due(op, evidence) for op in late), default=0.0)
+    detail = f"{len(late)} late" + (f", the latest by {most:.2f} s" if late else "")
+    return Verdict("no answer is later than its deadline", not late, f"{detail}{_named(late)}")
 
 
 def enough_succeed(evidence: Evidence) -> Verdict:

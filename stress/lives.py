@@ -36,8 +36,8 @@ class Fall:
 
 
 def falls(ledger: Ledger, outages: Sequence[tuple[float, float]], until: float) -> list[Fall]:
-    """Every injury that was meant to end an actor, with what followed. What an outage or the end of the run took off
-    the stage before it could come back is left out."""
+    """Every injury that was meant to end an actor, with what followed. Left out is what an outage or the end of
+    the run took off the stage before all was as it should be."""
     lives = defaultdict[int, list[Life]](list)
     for life in ledger.lives:
         lives[life.pid].append(life)
@@ -48,9 +48,10 @@ def falls(ledger: Ledger, outages: Sequence[tuple[float, float]], until: float) 
         if not struck.kind.endswith(("crashes", "dies")):
             continue
         end = struck.at + FALL_SECONDS + BACK_SECONDS
-        if end > until or any(start < end and struck.at < over for start, over in outages):
+        fall = _fall(struck, lives[struck.pid])
+        if fall.problems and (end > until or any(start < end and struck.at < over for start, over in outages)):
             continue
-        found.append(_fall(struck, lives[struck.pid]))
+        found.append(fall)
     return found
 
 

@@ -79,14 +79,17 @@ def _lock_left(patient: Patient) -> Iterator[None]:
 
 @contextmanager
 def _read_only(patient: Patient) -> Iterator[None]:
-    """Under the owner's eyes: a mount of the vault onto itself that takes no write."""
+    """A mount of the vault onto itself that takes no write; an owner that had it open would still write beside it."""
     if os.geteuid() != 0:
         raise NotHere("needs mounts: only the superuser may mount")
     vault = str(patient.vault)
+    patient.owner.kill()
     for command in (["mount", "--bind", vault, vault], ["mount", "-o", "remount,bind,ro", vault]):
         if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            patient.owner.start()
             raise NotHere("needs mounts: this machine does not let anybody mount")
     try:
+        patient.owner.start()
         yield
     finally:
         patient.owner.kill()  # what it had opened in there would keep the mount busy

@@ -30,7 +30,8 @@ from messages.json_types import JsonObject
 from stress.clients import written_records
 
 CLIENTS: Final = 8
-PATIENCE_SECONDS: Final = 90.0
+ASLEEP_SECONDS: Final = 3.0
+PATIENCE_SECONDS: Final = 45.0
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _DISGUISE: Final = """\
 import os
@@ -73,6 +74,7 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.state_dir = folder / "state"
         self.state_dir.mkdir(parents=True)
+        (self.state_dir / "knowledge.yaml").write_text("agents: {list: [{id: ana}]}\n")
         (folder / "run").mkdir(mode=0o700)
         disguise = folder / "disguise"
         disguise.mkdir()
@@ -161,7 +163,7 @@ class World:
             process.communicate()
         self.holder()
         for pid in self._pids:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):
                 if str(self.state_dir).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
             _wait_gone(pid, 5.0)
@@ -254,6 +256,23 @@ def _older_owner(world: World, scene: Scene) -> None:
     scene.expect(world.owner(scene) == new, "an older client ended a newer owner")
 
 
+def _owner_asleep(world: World, scene: Scene) -> None:
+    """An owner that is stopped for a while keeps its directory, and answers who has waited."""
+    said = world.said(world.call("remember", _fact(0)), scene)
+    owner = world.owner(scene)
+    os.kill(owner, signal.SIGSTOP)
+    try:
+        asking = [world.call("remember", _fact(number)) for number in range(1, 4)]
+        time.sleep(ASLEEP_SECONDS)
+    finally:
+        os.kill(owner, signal.SIGCONT)
+    answers = [world.said(process, scene) for process in asking]
+    scene.expect(all(one.code == "ok" for one in answers), "not every client was answered in the end")
+    scene.expect(world.owner(scene) == owner, "another owner took the directory")
+    scene.expect(world.owners_up() == 1, f"{world.owners_up()} owners came up")
+    _all_there(world, scene, [said, *answers])
+
+
 def _network_file_system(world: World, scene: Scene) -> None:
     """Seen through a child that is told so: this machine mounts none."""
     for kind in ("nfs4", "cifs", "fuse.sshfs"):
@@ -271,6 +290,7 @@ SCENES: Final[Mapping[str, Callable[[World, Scene], None]]] = {
     "an owner killed under eight clients": _killed_under_clients,
     "a stale lock that names a stranger": _stale_lock,
     "four owners at once": _four_in_the_foreground,
+    "an owner that is asleep": _owner_asleep,
     "an owner of another version": _older_owner,
     "a lock on a network file system": _network_file_system,
 }

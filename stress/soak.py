@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -472,6 +472,7 @@ class Soak:
         self._shut_out(inspector)
         self._settle(clients)
         owners = {callers[0].store: callers[0] for callers in reversed(self._callers)}
+        self._hear_out(inspector, owners.values())
         for caller in owners.values():
             inspector.idle(caller)
         histories = {
@@ -498,6 +499,14 @@ class Soak:
             findings=self._findings,
             until=self._until,
         )
+
+    def _hear_out(self, inspector: Inspector, owners: Iterable[Caller]) -> None:
+        """A deaf watch is found some time after a request, and only then what it did not hear of."""
+        until = max((ordeal.ended for ordeal in self._ledger.ordeals if ordeal.unheard), default=0.0)
+        while time.monotonic() < until:
+            for caller in owners:
+                inspector.call("knowledge_status", {}, caller)
+            time.sleep(0.5)
 
     def _repositories(self, vaults: Mapping[str, Path]) -> dict[str, str | None]:
         with ThreadPoolExecutor(len(vaults)) as pool:
