@@ -16,7 +16,7 @@ from typing import Final
 from messages.json_types import JsonObject, JsonValue
 from stress.doors import Door, Outcome, ToolCall
 from stress.ledger import UNIQUE, Caller, Ledger, Operation, Receipt, Sight
-from stress.scripts import ABOUT_A_REQUEST, Script, Seen, Shelf
+from stress.scripts import ABOUT_A_REQUEST, Script, Seen, Shelf, is_method
 
 DEADLINE_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 20.0
@@ -78,6 +78,8 @@ class Client:
             tool, arguments = self._scripts[caller].next()
             if _writes(tool, arguments):
                 self._sent.append((caller, tool, arguments))
+        if is_method(tool):
+            door = self._doors[0]
         tight = chance.random() < _TIGHT
         deadline = chance.choice((0.002, 0.01, 0.05)) if tight else DEADLINE_SECONDS
         cancel_after = chance.random() * 0.01 if chance.random() < _CANCEL else None
@@ -158,6 +160,10 @@ class Client:
             if isinstance(cited, list) and cited and isinstance(cited[0], dict):
                 for citing, _, _ in written_records(result)[:1]:
                     shelf.learn_citation(citing, cited[0])
+        for hit in _rows(result.get("hits")):
+            reference = hit.get("ref")
+            if isinstance(reference, dict):
+                shelf.learn_reference(dict(reference))
         for shown in _rows(result.get("rows")):
             match shown:
                 case {"id": str(revised), "sequence": int(sequence)}:
@@ -226,6 +232,9 @@ def _kept(tool: str, arguments: JsonObject, outcome: Outcome) -> JsonObject:
 
 
 def _sight(tool: str, arguments: JsonObject, outcome: Outcome) -> Sight | None:
+    match tool, outcome.result:
+        case "memory.read", {"ref": {"id": str(record), "hash": str(content)}}:
+            return Sight(record, content)
     if tool != "knowledge_record":
         return None
     match outcome.result:

@@ -26,6 +26,7 @@ from typing import Final, Protocol
 
 from host_bridge.owner.client import Lost, OwnerError, reach
 from messages.json_types import JsonObject, JsonValue
+from stress.scripts import is_method
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _connections = itertools.count(1)
@@ -205,13 +206,11 @@ class SocketDoor(StreamDoor):
         super().__init__("socket", lambda: _take(state_dir))
 
     def call(self, call: ToolCall) -> Outcome:
-        params: JsonObject = {
-            "tool": call.tool,
-            "arguments": call.arguments,
-            "audience": call.audience,
-            "deadlineMs": call.deadline_ms,
-        }
-        return self.ask("tools.call", params, patience=call.patience, cancel_after=call.cancel_after)
+        about: JsonObject = {"audience": call.audience, "deadlineMs": call.deadline_ms}
+        method, params = "tools.call", {"tool": call.tool, "arguments": call.arguments, **about}
+        if is_method(call.tool):
+            method, params = call.tool, {**call.arguments, **about}
+        return self.ask(method, params, patience=call.patience, cancel_after=call.cancel_after)
 
     def ask(
         self, method: str, params: JsonObject, *, patience: float = 40.0, cancel_after: float | None = None

@@ -51,6 +51,7 @@ class Shelf:
         self._records: dict[str, Seen] = {}
         self._evidence: list[JsonObject] = []
         self._rows = deque[tuple[str, int]](maxlen=50)
+        self._references = deque[JsonObject](maxlen=50)
         self._cited = deque[tuple[str, JsonObject]](maxlen=50)
 
     def learn(self, seen: Seen) -> None:
@@ -79,6 +80,15 @@ class Shelf:
         """A record that was saved with this evidence."""
         with self._lock:
             self._cited.append((record, evidence))
+
+    def learn_reference(self, reference: JsonObject) -> None:
+        """A record as the memory provider named it."""
+        with self._lock:
+            self._references.append(reference)
+
+    def reference(self, chance: random.Random) -> JsonObject | None:
+        with self._lock:
+            return chance.choice(self._references) if self._references else None
 
     def row(self, chance: random.Random) -> tuple[str, int] | None:
         with self._lock:
@@ -128,6 +138,11 @@ class Script:
             ("revision", 2, self._revision),
             ("evidence_read", 1, lambda: self._source(maxChars=2_000)),
             ("attachment", 1, self._source),
+            ("memory.search", 6, lambda: {"query": f"{self._word()} {self._word()}", "limit": 10}),
+            ("memory.read", 6, self._read),
+            ("memory.status", 1, dict),
+            ("memory.candidates", 1, lambda: {"kind": self.chance.choice(("trigger", "project"))}),
+            ("prompt.build", 2, lambda: {"sessionStartedAt": "2026-01-01T00:00:00Z"}),
             ("mutation", 1, self._request),
             ("resume", 1, self._request),
             ("remember", 12, self._remember),
@@ -150,11 +165,13 @@ class Script:
         self._weights = [weight for _, weight, _ in self._mix]
 
     def next(self) -> tuple[str, JsonObject]:
-        """Tool and arguments of the next call."""
+        """Tool, or method of the memory provider, and arguments of the next call."""
         self._turn += 1
         name, _, build = self.chance.choices(self._mix, self._weights)[0]
         arguments = build()
-        return ("knowledge_status", {}) if arguments is None else (f"knowledge_{name}", arguments)
+        if arguments is None:
+            return "knowledge_status", {}
+        return name if is_method(name) else f"knowledge_{name}", arguments
 
     # --- reads ------------------------------------------------------------------------------------------
 
@@ -168,6 +185,10 @@ class Script:
     def _record(self) -> Arguments:
         seen = self.shelf.pick(self.chance)
         return None if seen is None else {"id": seen.id, "maxChars": 48_000}
+
+    def _read(self) -> Arguments:
+        reference = self.shelf.reference(self.chance)
+        return None if reference is None else {"ref": reference, "lines": 50}
 
     def _by_id(self) -> Arguments:
         seen = self.shelf.pick(self.chance)
@@ -347,6 +368,11 @@ class Script:
 
     def _word(self) -> str:
         return self.chance.choice(_WORDS)
+
+
+def is_method(name: str) -> bool:
+    """Whether it is a method of the memory provider, which only the host protocol has, and no tool."""
+    return "." in name
 
 
 def _fences(seen: Seen) -> JsonObject:

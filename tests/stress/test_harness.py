@@ -16,6 +16,7 @@ from typing import Final, get_type_hints
 import pytest
 
 from messages.json_types import JsonObject
+from messages.provider import parse_provider_call
 from messages.tools import parse_arguments
 from messages.tools.catalogue import CATALOGUE
 from stress import __main__ as command
@@ -24,7 +25,7 @@ from stress.injuries import ERRNOS, HELPERS, MESSENGERS, Injury, plan
 from stress.judges import JUDGES, Verdict
 from stress.ledger import Caller, Edit, Ledger, Operation, Ordeal, Struck
 from stress.mutants import MUTANTS, caught
-from stress.scripts import Script, Seen, Shelf
+from stress.scripts import Script, Seen, Shelf, is_method
 from stress.soak import Result, Settings
 from stress.subject import InjectedDefect, Injector
 
@@ -147,16 +148,22 @@ def test_every_tool_but_one_is_asked_for_with_arguments_that_it_takes() -> None:
         kind = ("page", "claim")[number % 2]
         record = f"{number:08d}-1111-4111-8111-111111111111"
         shelf.learn(Seen(record, 1, "b" * 64, kind, "note" if kind == "page" else "", f"Title {number}"))
-        shelf.learn_row(record, number)
+        shelf.learn_row(record, number + 1)
         shelf.learn_citation(record, evidence)
+        reference: JsonObject = {"provider": "knowledge", "store": shelf.vault_id, "id": record}
+        shelf.learn_reference({**reference, "revision": 1, "hash": "b" * 64})
     shelf.retain(evidence)
     script = Script(random.Random(3), shelf)
     asked = set()
     for _ in range(4_000):
         tool, arguments = script.next()
-        parse_arguments(tool, arguments)
+        if is_method(tool):
+            parse_provider_call(tool, {**arguments, "audience": {"kind": "owner-private", "agent": "ana"}})
+        else:
+            parse_arguments(tool, arguments)
         asked.add(tool)
-    assert asked == set(CATALOGUE) - {"knowledge_attach_file"}
+    assert {tool for tool in asked if not is_method(tool)} == set(CATALOGUE) - {"knowledge_attach_file"}
+    assert {tool for tool in asked if is_method(tool)} >= {"memory.search", "memory.read", "prompt.build"}
 
 
 # --- mutants ----------------------------------------------------------------------------------------------
