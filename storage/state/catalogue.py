@@ -33,8 +33,9 @@ from storage.records import (
     utf16,
 )
 from storage.records.link_keys import link_keys
+from storage.state.catalogue_reader import CatalogueReader
 from storage.state.connection import Database
-from storage.state.page_links import PageLinks
+from storage.state.page_links import Identity, PageLinks
 
 MARKDOWN_SUFFIX: Final = ".md"
 REVISION_READ_MAX: Final = 2**52
@@ -114,6 +115,17 @@ def partition_row(db: Database, partition: Partition) -> int:
     return db.last_insert_rowid
 
 
+def _next_change(db: Database, partition: Partition) -> tuple[int, int]:
+    """The catalogue's number of a partition, made on first use, and its next change."""
+    counted = "UPDATE catalogue_partition SET change = change + 1 WHERE key = ? RETURNING id, change"
+    found = db.query_one(counted, (partition.key,))
+    if found is None:
+        partition_row(db, partition)
+        found = db.query_one(counted, (partition.key,))
+        assert found is not None
+    return int(found[0]), int(found[1])
+
+
 class CatalogueWriter:
     """Projects files onto rows. ``ontology_of`` gives the vocabulary by which a partition's pages are judged."""
 
@@ -134,22 +146,24 @@ class CatalogueWriter:
         """``path`` holds ``data`` now. Files that are no records leave no row."""
         if not is_note(path):
             return
-        number = partition_row(db, partition)
         parsed = self._read.pop(path, None)
         if parsed is None or parsed.hash != content_hash(data):
             parsed = parse_record(data, path)
+        if isinstance(parsed, ParsedRecord) and in_scope(parsed, partition):
+            number, change = _next_change(db, partition)
+            self._put_file(db, number, path, parsed.hash, "record", stamp)
+            self._put_record(CatalogueReader(db, partition, number), parsed, change)
+            return
+        number = partition_row(db, partition)
         match parsed:
             case BrokenRecord():
                 self._forget(db, number, partition, path)
                 self._put_file(db, number, path, parsed.hash, "broken", stamp)
                 self._put_findings(db, number, path, parsed.findings)
-            case ParsedRecord() if not in_scope(parsed, partition):
+            case ParsedRecord():
                 self._forget(db, number, partition, path)
                 self._put_file(db, number, path, parsed.hash, "withheld", stamp)
                 self._put_findings(db, number, path, ())
-            case ParsedRecord():
-                self._put_file(db, number, path, parsed.hash, "record", stamp)
-                self._put_record(db, number, partition, parsed)
 
     def remove(self, db: Database, partition: Partition, path: str) -> None:
         """``path`` holds nothing any more."""
@@ -177,25 +191,23 @@ class CatalogueWriter:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _put_record(self, db: Database, number: int, partition: Partition, parsed: ParsedRecord) -> None:
-        record = parsed.record
-        ontology = self._ontology_of(partition)
+    def _put_record(self, reader: CatalogueReader, parsed: ParsedRecord, change: int) -> None:
+        db, number, record = reader.database, reader.number, parsed.record
+        ontology = self._ontology_of(reader.partition)
         page_type = type_of(ontology, record, parsed.path)
         findings = (*parsed.findings, *judged_alone(ontology, record, page_type))
         valid = not any(finding.severity == "error" for finding in findings)
-        change = self._next_change(db, number)
-        known = db.query_one("SELECT row FROM record WHERE partition = ? AND path = ?", (number, parsed.path))
-        row = None if known is None else int(known[0])
-        links = PageLinks(db, partition, number)
-        before = links.identity(row)
-        if row is not None:
-            self._forget_details(db, row)
+        links = PageLinks(reader)
+        known = reader.by_path(parsed.path)
+        before = None if known is None else links.identity(known)
+        if known is not None:
+            self._forget_details(db, known.row)
         values = (
             number,
             parsed.path,
             record.id,
             parsed.hash,
-            _known_revision(db, partition, record),
+            _known_revision(db, reader.partition, record),
             record.kind,
             page_type,
             record.title,
@@ -217,23 +229,23 @@ class CatalogueWriter:
             change,
         )
         marks = ", ".join("?" * len(values))
-        if row is None:
+        if known is None:
             db.execute(f"INSERT INTO record ({_COLUMNS}) VALUES ({marks})", values)
             row = db.last_insert_rowid
         else:
+            row = known.row
             db.execute(f"UPDATE record SET ({_COLUMNS}) = ({marks}) WHERE row = ?", (*values, row))
-        self._put_details(db, number, row, record, field_pages(ontology, record, page_type))
-        self._put_findings(db, number, parsed.path, findings)
-        links.follow(before, links.identity(row), link_keys(record.body, parsed.path))
-
-    def _put_details(
-        self, db: Database, number: int, row: int, record: Record, named_in_fields: Sequence[str]
-    ) -> None:
         names = {(normalise_name(record.title), "title")} | {(normalise_name(a), "alias") for a in record.aliases}
         db.execute_many(
             "INSERT OR IGNORE INTO name (partition, normalised, row, source) VALUES (?, ?, ?, ?)",
             [(number, name, row, source) for name, source in sorted(names)],
         )
+        self._put_details(db, number, row, record, field_pages(ontology, record, page_type))
+        self._put_findings(db, number, parsed.path, findings)
+        after = Identity.of(row, record, path=parsed.path, valid=valid, names=(name for name, _ in names))
+        links.follow(before, after, link_keys(record.body, parsed.path))
+
+    def _put_details(self, db: Database, number: int, row: int, record: Record, named_in_fields: Sequence[str]) -> None:
         db.execute_many(
             "INSERT OR IGNORE INTO tag (partition, tag, row) VALUES (?, ?, ?)",
             [(number, tag, row) for tag in record.tags],
@@ -264,28 +276,21 @@ class CatalogueWriter:
         )
 
     def _forget(self, db: Database, number: int, partition: Partition, path: str) -> None:
-        known = db.query_one("SELECT row FROM record WHERE partition = ? AND path = ?", (number, path))
+        reader = CatalogueReader(db, partition, number)
+        known = reader.by_path(path)
         if known is None:
             return
-        row = int(known[0])
-        change = self._next_change(db, number)
-        links = PageLinks(db, partition, number)
-        before = links.identity(row)
-        self._forget_details(db, row)
-        db.execute("DELETE FROM record WHERE row = ?", (row,))
-        db.execute("INSERT INTO removed (partition, change, row) VALUES (?, ?, ?)", (number, change, row))
+        _, change = _next_change(db, partition)
+        links = PageLinks(reader)
+        before = links.identity(known)
+        self._forget_details(db, known.row)
+        db.execute("DELETE FROM record WHERE row = ?", (known.row,))
+        db.execute("INSERT INTO removed (partition, change, row) VALUES (?, ?, ?)", (number, change, known.row))
         links.follow(before, None, ())
 
     def _forget_details(self, db: Database, row: int) -> None:
         for table in ("name", "tag", "reference", "citation"):
             db.execute(f"DELETE FROM {table} WHERE row = ?", (row,))
-
-    def _next_change(self, db: Database, number: int) -> int:
-        found = db.query_one(
-            "UPDATE catalogue_partition SET change = change + 1 WHERE id = ? RETURNING change", (number,)
-        )
-        assert found is not None
-        return int(found[0])
 
 
 # A reference can only be judged beside the other records, and their order of arrival must not matter: it is

@@ -9,16 +9,15 @@ Source: tools.md (Page budgets).
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from messages.vocabulary import Partition
-from storage.records import path_key
+from storage.records import Record, path_key
 from storage.records.link_keys import LinkKey
-from storage.state.catalogue_reader import CatalogueReader
-from storage.state.connection import Database
+from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.page_graph import PageGraph, is_current_page
 from storage.state.page_ties import PageTies
 
@@ -37,6 +36,36 @@ class Identity:
     path: str
     names: frozenset[str]
 
+    @classmethod
+    def of(cls, row: int, found: Entry | Record, *, path: str, valid: bool, names: Iterable[str]) -> Identity:
+        """Of a record in the catalogue, or of one that is being put there; ``names`` as lookup compares them."""
+        page = found.kind == "page"
+        return cls(
+            row=row,
+            id=found.id,
+            page=page,
+            current=page and found.lifecycle == "active" and valid and not found.fixture,
+            merged_into=(found.merged_into or "") if found.lifecycle == "merged" else "",
+            path=path_key(path) if page else "",
+            names=frozenset(names) if page else frozenset(),
+        )
+
+
+_LINKS: Final = "SELECT row, form, written, name, path, target FROM"
+# The links that may mean a record, and the rows (without a form) of those that may be merged into it.
+_MEANING_BY_ID: Final = (
+    f"{_LINKS} body_link WHERE partition = ?1 AND form = 'wiki' AND written = ?2 "
+    "UNION ALL SELECT row, NULL, '', '', '', NULL FROM reference "
+    "WHERE partition = ?1 AND target = ?2 AND role = 'merged_into'"
+)
+_MEANING: Final = (
+    f"{_MEANING_BY_ID} "
+    "UNION ALL SELECT b.row, b.form, b.written, b.name, b.path, b.target FROM json_each(?3) j "
+    "CROSS JOIN body_link b ON b.partition = ?1 AND b.form = 'wiki' AND b.name = j.value "
+    "UNION ALL SELECT b.row, b.form, b.written, b.name, b.path, b.target FROM json_each(?4) j "
+    "CROSS JOIN body_link b ON b.partition = ?1 AND b.path = j.value"
+)
+
 
 def _meant_by_id(identity: Identity | None) -> tuple[str, bool, str] | None:
     """What a statement that names the id leads to depends on this alone."""
@@ -46,29 +75,18 @@ def _meant_by_id(identity: Identity | None) -> tuple[str, bool, str] | None:
 class PageLinks:
     """The links of one partition, for one change of one record: :meth:`identity` before it, :meth:`follow` after."""
 
-    def __init__(self, db: Database, partition: Partition, number: int) -> None:
-        self._db = db
-        self._number = number
-        self._reader = CatalogueReader(db, partition, number)
-        self._graph = PageGraph(self._reader)
+    def __init__(self, reader: CatalogueReader) -> None:
+        self._db = reader.database
+        self._number = reader.number
+        self._reader = reader
+        self._graph = PageGraph(reader)
         self._changed: Counter[int] = Counter()
         self._ties = PageTies(self._reader)
 
-    def identity(self, row: int | None) -> Identity | None:
-        """How the record of a row is meant by links now; ``None`` where there is no such record."""
-        entry = None if row is None else self._reader.by_row(row)
-        if entry is None:
-            return None
-        page = entry.kind == "page"
-        return Identity(
-            row=entry.row,
-            id=entry.id,
-            page=page,
-            current=is_current_page(entry),
-            merged_into=entry.merged_into if entry.lifecycle == "merged" else "",
-            path=path_key(entry.path) if page else "",
-            names=frozenset(self._reader.names_of(entry.row)) if page else frozenset(),
-        )
+    def identity(self, entry: Entry) -> Identity:
+        """How a record is meant by links as its rows are now."""
+        names = self._reader.names_of(entry.row) if entry.kind == "page" else ()
+        return Identity.of(entry.row, entry, path=entry.path, valid=entry.valid, names=names)
 
     def follow(self, before: Identity | None, after: Identity | None, links: Sequence[LinkKey]) -> None:
         """Bring links and degrees up to date after a record's other rows have changed; ``links`` are its body's.
@@ -80,7 +98,7 @@ class PageLinks:
         if row is None:
             return
         if not any(one is not None and one.page for one in (before, after)):
-            self._put_links(row, links, anew=False)
+            self._put_links(row, links, new_row=before is None, anew=False)
             if before != after:
                 self._decide(self._meaning(one for one in (before, after) if one is not None))
             self._follow_ties(row, before, after)
@@ -88,11 +106,11 @@ class PageLinks:
         if after is not None and after.page:
             self._put_page(after)
         counts = after is not None and after.current
-        counted = self._counted(row)
+        counted = before is not None and self._counted(row)
         if counts and not counted:
             self._db.execute("UPDATE page SET degree = 0, connected = 0 WHERE row = ?", (row,))
             self._count(0, 1)
-        places = self._put_links(row, links, anew=counts != counted)
+        places = self._put_links(row, links, new_row=before is None, anew=counts != counted)
         if before != after:
             places |= self._meaning(one for one in (before, after) if one is not None)
         self._decide(places)
@@ -124,14 +142,14 @@ class PageLinks:
     def _counted(self, row: int) -> bool:
         return self._db.query_one("SELECT 1 FROM page WHERE row = ? AND degree IS NOT NULL", (row,)) is not None
 
-    def _put_links(self, row: int, links: Sequence[LinkKey], *, anew: bool) -> dict[_Place, int | None]:
+    def _put_links(self, row: int, links: Sequence[LinkKey], *, new_row: bool, anew: bool) -> dict[_Place, int | None]:
         """Make these the links of the record; those to be decided, with what they led to so far."""
-        stored = {
-            LinkKey(form, written, name, path): target
-            for form, written, name, path, target in self._db.query(
-                "SELECT form, written, name, path, target FROM body_link WHERE row = ?", (row,)
-            )
-        }
+        known = (
+            ()
+            if new_row
+            else self._db.query("SELECT form, written, name, path, target FROM body_link WHERE row = ?", (row,))
+        )
+        stored = {LinkKey(form, written, name, path): target for form, written, name, path, target in known}
         wanted = set(links)
         for link in stored.keys() - wanted:
             self._set(row, link, stored[link], None)
@@ -155,25 +173,22 @@ class PageLinks:
         known = set(waiting)
         while waiting:
             one = waiting.pop()
-            self._add(found, "form = 'wiki' AND written = ?", one.id)
-            for name in sorted(one.names):
-                self._add(found, "form = 'wiki' AND name = ?", name)
-            if one.path:
-                for path in {one.path, one.path.rpartition("/")[2]}:
-                    self._add(found, "path = ?", path)
-            for entry in self._reader.naming(one.id, ("merged_into",)):
-                merged = self.identity(entry.row) if entry.lifecycle == "merged" else None
-                if merged is not None and merged not in known:
+            paths = {one.path, one.path.rpartition("/")[2]} if one.path else ()
+            merged_here: list[int] = []
+            for row, form, written, name, path, target in self._db.query(
+                _MEANING if one.page else _MEANING_BY_ID,
+                (self._number, one.id, *((json.dumps([*one.names]), json.dumps([*paths])) if one.page else ())),
+            ):
+                if form is None:
+                    merged_here.append(int(row))
+                else:
+                    found[int(row), LinkKey(form, written, name, path)] = target
+            for entry in self._reader.of_rows(merged_here):
+                merged = self.identity(entry)
+                if entry.lifecycle == "merged" and merged not in known:
                     known.add(merged)
                     waiting.append(merged)
         return found
-
-    def _add(self, found: dict[_Place, int | None], condition: str, value: str) -> None:
-        for row, form, written, name, path, target in self._db.query(
-            f"SELECT row, form, written, name, path, target FROM body_link WHERE partition = ? AND {condition}",
-            (self._number, value),
-        ):
-            found[int(row), LinkKey(form, written, name, path)] = target
 
     def _decide(self, places: Mapping[_Place, int | None]) -> None:
         """Decide where links lead now: from a current page to another one, or nowhere."""
