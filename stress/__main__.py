@@ -2,6 +2,7 @@
 
 Prints what happened and how each promise was judged; non-zero when one was broken. ``python -m stress bench`` measures
 times instead, see :mod:`stress.bench`; ``python -m stress recall`` what a search finds, see :mod:`stress.recall`;
+``python -m stress gate-fit`` fits the local decision model, see :mod:`stress.recall.gate_fit`;
 ``python -m stress processes`` tries who may own a directory, see :mod:`stress.processes`.
 """
 
@@ -43,6 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from stress.recall.main import main as recall
 
         return recall(given[1:])
+    if given[:1] == ["gate-fit"]:
+        from stress.recall.gate_fit import main as gate_fit
+
+        return gate_fit(given[1:])
     if given[:1] == ["processes"]:
         from stress.processes import main as processes
 

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from host_bridge.config import Configuration, RerankProvider
 from host_bridge.decisions.answering import Answerer, NotConfigured, Places, Provider
 from host_bridge.decisions.exchange import Loop
+from host_bridge.decisions.local import MAX_IN_FLIGHT, LocalModel
 from host_bridge.decisions.rerank import RerankEndpoint, RerankModel
 from messages.provider.decision import DecisionProvider
+
+LOCAL_SELECTORS: Final = ("local", "local/wordllama")
 
 
 class DecisionProviders:
     """The providers of every agent. Any thread; close it with the bridge.
 
-    An agent's ``decisionModel`` is ``provider/model``; left out, the default's holds, and an empty one is off. One that
-    names nothing gives a provider that is not ready and says why. Connections stay open between requests; an edit of a
-    provider's configuration gives new ones, and requests under way end on the old.
+    An agent's ``decisionModel`` is ``provider/model`` or ``local``; left out, the default's holds, and an empty one is
+    off. One that names nothing gives a provider that is not ready and says why. Connections stay open between requests;
+    an edit of a provider's configuration gives new ones, and requests under way end on the old.
     """
 
     def __init__(self, configuration: Callable[[], Configuration]) -> None:
@@ -28,6 +32,7 @@ class DecisionProviders:
         self._lock = threading.Lock()
         self._loop = Loop()
         self._rerank: tuple[RerankEndpoint, Places] | None = None
+        self._local = LocalModel(), Places(MAX_IN_FLIGHT)
 
     def for_agent(self, agent: str) -> DecisionProvider | None:
         """The agent's provider; ``None`` where decisions are off for it. At once, and without the network."""
@@ -55,8 +60,10 @@ class DecisionProviders:
 
     def _find(self, configuration: Configuration, selector: str) -> tuple[Answerer, Places]:
         provider, _, model = selector.partition("/")
+        if selector in LOCAL_SELECTORS:
+            return self._local
         if provider != "rerank":
-            return _nothing(f"decisionModel {selector!r}: there is no provider {provider!r}; there is rerank")
+            return _nothing(f"decisionModel {selector!r}: there is no such provider; there are rerank and local")
         configured = configuration.models.providers.rerank
         if configured is None:
             return _nothing(f"decisionModel {selector!r}: models.providers.rerank is not configured")

@@ -9,6 +9,7 @@ Source: tools.md (Search and lookup), knowledge-more-facts.md section 6, decisio
 """
 
 from storage.search._candidates import Candidate
+from storage.search._coverage import coverage
 from storage.search._documents import (
     IndexChange,
     IndexDocument,
@@ -45,6 +46,7 @@ __all__ = [
     "SearchPage",
     "SearchQuery",
     "TimeField",
+    "coverage",
     "excerpt",
     "is_unspaced",
     "keywords",
