@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -177,6 +178,15 @@ class Maintenance(_Section):
     at: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]\z")] = "03:30"
 
 
+def _checked_base_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a key does not belong into the address: name apiKeyEnv or apiKeyFile")
+    if not parts.hostname or parts.port == 0 or parts.query or parts.fragment:
+        raise ValueError("write http://HOST[:PORT][/PATH] or https://..., to which /rerank is added")
+    return value
+
+
 class RerankModel(_Section):
     """One model that a rerank endpoint serves."""
 
@@ -187,7 +197,7 @@ class RerankModel(_Section):
 class RerankProvider(_Section):
     """A ``/rerank`` endpoint. The key itself is never in this file, only where it is found."""
 
-    base_url: Annotated[str, Field(pattern=r"^https?://[^\s]+\z")]
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s]+\z"), AfterValidator(_checked_base_url)]
     models: tuple[RerankModel, ...]
     api_key_env: Name | None = None
     api_key_file: ConfiguredPath | None = None

@@ -70,6 +70,8 @@ def _wrong_with_the_owner(health: JsonObject) -> list[str]:
     configuration = _object(health.get("configuration"))
     if "problem" in configuration:
         wrong.append(f"the configuration cannot be read ({configuration['problem']}), so the one before is in force")
+    for agent, problem in _object(_object(health.get("decisions")).get("problems")).items():
+        wrong.append(f"the decision model of {agent} is not ready ({problem})")
     actors = _objects(health.get("actors"))
     down = [str(actor.get("name")) for actor in actors if actor.get("state") not in _QUIET_STATES]
     if down:

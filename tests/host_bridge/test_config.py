@@ -165,6 +165,9 @@ def test_the_allowed_keys_are_those_of_the_place_where_the_unknown_one_stands() 
         ("workspace: ''", "workspace"),
         ("models: {providers: {rerank: {baseUrl: 'http://h', models: [], apiKeyEnv: A, apiKeyFile: B}}}",
          "models.providers.rerank"),
+        *((f"models: {{providers: {{rerank: {{baseUrl: '{url}', models: []}}}}}}", "models.providers.rerank.baseUrl")
+          for url in ("http://user:key@h", "http://:key@h", "http://h/v1?key=k", "http://h#v1", "http://", "http://h:x",
+                      "http://[h", "ftp://h")),
         ("- a", ""),
         ("just text", ""),
     ],
@@ -322,3 +325,9 @@ def test_a_configuration_written_as_json_means_the_same_as_in_yaml() -> None:
     value = {"stores": {"a": {"agents": ["x"]}}, "limits": {"mailbox": 7}}
     yaml_text = "stores:\n  a:\n    agents:\n    - x\nlimits:\n  mailbox: 7\n"
     assert parse_configuration(json.dumps(value, indent=2)) == parse_configuration(yaml_text)
+
+
+def test_an_address_that_holds_a_key_is_refused_without_showing_it() -> None:
+    error = refusal("models: {providers: {rerank: {baseUrl: 'http://user:sesame@h', models: []}}}")
+    assert "apiKeyEnv" in error.message
+    assert "sesame" not in f"{error.message}{error.fields}"
