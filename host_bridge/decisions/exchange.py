@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RESPONSE_MAX_BYTES: Final = 4 * 1024 * 1024
 _JOIN_SECONDS: Final = 5.0
+_KEPT_SECONDS: Final = 60.0
+"""How long an idle connection is kept: people pause between their messages."""
 _T = TypeVar("_T")
 
 
@@ -147,7 +149,11 @@ class Exchange:
                 timeout=None,  # the deadline ends every wait
                 follow_redirects=False,
                 trust_env=not _is_loopback(self._url),  # a proxy has no business between us and this machine
-                limits=httpx.Limits(max_connections=self._connections, max_keepalive_connections=self._connections),
+                limits=httpx.Limits(
+                    max_connections=self._connections,
+                    max_keepalive_connections=self._connections,
+                    keepalive_expiry=_KEPT_SECONDS,
+                ),
             )
             self._loop.at_the_end.add(self._client.aclose)
         self._under_way += 1

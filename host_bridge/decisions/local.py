@@ -95,7 +95,9 @@ class LocalModel:
         self._vectors: Vectors | None = None
 
     def problem(self) -> str | None:
-        if self._load is not None or all(importlib.util.find_spec(name) is not None for name in _NEEDED):
+        if self._vectors is not None or self._load is not None:
+            return None
+        if all(importlib.util.find_spec(name) is not None for name in _NEEDED):
             return None
         return "decisionModel 'local' needs word vectors; install them: pip install 'knowledge-runtime[local]'"
 

@@ -87,7 +87,7 @@ def test_what_is_wrong_stands_in_the_first_line(store: JsonObject, said: str) ->
         ({"actors": [{"name": "root/x", "state": "quarantined"}]}, "1 part of the runtime is not ready"),
         ({"configuration": {"problem": "knowledge.yaml:3: unknown key"}}, "knowledge.yaml:3"),
         ({"stopping": True}, "shutting down"),
-        ({"decisions": {"problems": {"ana": "no such model"}}}, "the decision model of ana is not ready (no such model)"),
+        ({"decisions": {"problems": {"ana": "no model"}}}, "the decision model of ana is not ready (no model)"),
     ],
 )
 def test_a_runtime_that_is_not_whole_is_not_well(health: JsonObject, said: str) -> None:
