@@ -12,6 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from messages.audience import Audience, own_partition
 from messages.json_types import JsonObject
 from messages.vocabulary import PRIVATE, Partition
@@ -173,6 +175,11 @@ def index_of_another(store: StoreLayout) -> None:
     Path(f"{store.search_index(GROUP_PARTITION)}-shm").unlink()
 
 
+def without_an_index(store: StoreLayout) -> None:
+    """The conversation's index is built anew from the catalogue."""
+    store.search_index(GROUP_PARTITION).unlink()
+
+
 def snapshot_of_another(world: World) -> str:
     shown = json.loads(world.call("records", {"limit": 1}, OTHER))
     return world.call("records", {"limit": 1, "offset": 1, "snapshot": shown["snapshot"]})
@@ -193,6 +200,34 @@ def cursor_of_another(world: World) -> str:
     return world.call("evidence_read", {**wanted, "cursor": first["nextCursor"]})
 
 
+def consulted(method: str, **params: Any) -> Any:
+    """A method of the memory provider, asked by the conversation."""
+    return lambda world: json.dumps(world.bridge.consult(f"memory.{method}", aimed(world, params), GROUP))
+
+
+def reads_by_reference(world: World) -> str:
+    """The conversation has come by the reference to a claim of the owner."""
+    vault_id = world.bridge.call("knowledge_status", {}, GROUP)["vaultId"]
+    ref: JsonObject = {
+        "provider": "knowledge", "store": vault_id, "id": world.private.id, "revision": 1, "hash": world.private.hash
+    }  # fmt: skip
+    return json.dumps(world.bridge.consult("memory.read", {"ref": ref}, GROUP))
+
+
+def candidates_of_the_owner(world: World) -> str:
+    """The conversation asks what the owner approved for recall."""
+    fence: JsonObject = {"id": world.page.id, "expectedRevision": 1, "expectedHash": world.page.hash}
+    approval: JsonObject = {"summary": f"{SECRET} first.", "triggers": ["fish"], "requestId": request_id(907)}
+    world.bridge.call("knowledge_recall", {**fence, **approval}, MAIN)
+    return json.dumps(world.bridge.consult("memory.candidates", {"kind": "trigger"}, GROUP))
+
+
+def candidates_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the conversation's partition were the owner's where approvals are listed and judged."""
+    for module in ("recall", "recall_candidates"):
+        patched(f"actors.store.operations.{module}.PRIVATE", GROUP_PARTITION)(monkeypatch)
+
+
 def in_the_owners_folder(root_fd: int, folder: str) -> int:
     """As if a source that a partition has not were looked for in the owner's."""
     return os.open(f"/proc/self/fd/{root_fd}/../../private/{folder}", os.O_RDONLY | os.O_DIRECTORY)
@@ -207,6 +242,7 @@ GUARDS: Final = [
     Guard("scope", patched("storage.state.catalogue.in_scope", lambda parsed, partition: True)),
     Guard("withheld by count", patched("actors.store.operations.history._shown_path", lambda row: row.path)),
     Guard("approval in history", patched("actors.store.operations.recall.approval_counts", lambda *found: True)),
+    Guard("owner's candidates", candidates_for_all),
     Guard("core ontology", patched("storage.session.read_ontology", foreign_ontology)),
     Guard("identity of an index", patched("storage.search._file._fault", lambda database, identity: None)),
     Guard("origin", patched("storage.state.catalogue_reader.CatalogueReader.origin", "anywhere")),
@@ -230,6 +266,9 @@ ATTEMPTS: Final = [
     Attempt(RECORD, "verify", asked("verify", ids=[".private.id"]), "", reached=says('"kind": "claim"')),
     Attempt(RECORD, "verify a link", asked("verify", expectedLinks=[{"from": ".page.id", "to": ".private.id"}]), "",
             reached=lambda told: '"reason": "from"' not in told),
+    Attempt(RECORD, "read by reference", reads_by_reference, "not_found"),
+    Attempt(RECORD, "a host's search", consulted("search", query="sleeps"), "", before=without_an_index),
+    Attempt(RECORD, "health", consulted("status"), "", reached=lambda told: '"records": 2' not in told),
     Attempt(RECORD, "timeline", asked("timeline", since="2000", until="2100"), ""),
     Attempt(RECORD, "counts", asked("status"), "", reached=says('"page": {"active": 1')),
     Attempt(RECORD, "claim of another's page", lambda world: claims(world, entities=[world.page.id]),
@@ -270,6 +309,8 @@ ATTEMPTS: Final = [
             reached=says('"counts": true')),
     Attempt(("approval in history",), "approval copied from another file", copied_approval, "", alone=True,
             reached=says('"counts": true')),
+    Attempt(("owner's candidates", *HISTORY, *RECORD), "what the owner approved for recall", candidates_of_the_owner,
+            "", alone=True),
     Attempt(("core ontology",), "the owner's page types", asked("ontology", view="definitions", name="tank"),
             "invalid_argument", before=extended(PRIVATE)),
     Attempt(("identity of an index",), "another's index file", asked("grep", query="sleeps"), "",
