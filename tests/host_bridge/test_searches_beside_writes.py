@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+import pytest
+
+from host_bridge.bridge import KnowledgeBridge
 from messages.json_types import JsonObject
 from tests.kit.leaks import nothing_left
 from tests.kit.store import MAIN, items_of, open_bridge, remember, remembering, request_id
@@ -13,8 +17,26 @@ from tests.kit.store import MAIN, items_of, open_bridge, remember, remembering, 
 WRITES = 24
 
 
+def by_tool(bridge: KnowledgeBridge) -> list[str]:
+    answer = bridge.call("knowledge_grep", {"query": "harbor berth", "limit": 50}, MAIN)
+    rows = cast("list[JsonObject]", answer["hits"])
+    assert answer["total"] == len(rows)
+    assert not any("lifecycle" in row for row in rows)
+    return [str(row["id"]) for row in rows]
+
+
+def by_host(bridge: KnowledgeBridge) -> list[str]:
+    answer = bridge.consult("memory.search", {"query": "Which berth has it?", "limit": 50}, MAIN)
+    hits = cast("list[JsonObject]", answer["hits"])
+    scores = [cast("float", hit["score"]) for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert "nextCursor" not in answer
+    return [str(cast("JsonObject", hit["ref"])["id"]) for hit in hits]
+
+
+@pytest.mark.parametrize("search", [by_tool, by_host])
 def test_every_search_beside_a_writer_holds_what_was_saved_before_it_and_nothing_that_was_withdrawn(
-    tmp_path: Path,
+    tmp_path: Path, search: Callable[[KnowledgeBridge], list[str]]
 ) -> None:
     """A record is in an answer when it was there throughout the call, and is not when it was gone before it began."""
     with nothing_left(), open_bridge(tmp_path) as bridge:
@@ -48,17 +70,13 @@ def test_every_search_beside_a_writer_holds_what_was_saved_before_it_and_nothing
         try:
             while not done.is_set() or not answers:
                 before, over = set(saved), set(gone)
-                answer = bridge.call("knowledge_grep", {"query": "harbor berth", "limit": 50}, MAIN)
+                found = search(bridge)
                 after = set(leaving)
-                rows = cast("list[JsonObject]", answer["hits"])
-                found = [str(row["id"]) for row in rows]
-                assert answer["total"] == len(found) == len(set(found))
-                assert not any("lifecycle" in row for row in rows)
+                assert len(found) == len(set(found))
                 assert before - after <= set(found)
                 assert not over & set(found)
                 answers += 1
         finally:
             writer.join()
         assert len(saved) == WRITES
-        last = bridge.call("knowledge_grep", {"query": "harbor berth", "limit": 50}, MAIN)
-        assert {str(row["id"]) for row in cast("list[JsonObject]", last["hits"])} == set(saved) - set(gone)
+        assert set(search(bridge)) == set(saved) - set(gone)

@@ -88,6 +88,8 @@ ACTIONS: dict[str, Callable[[Desk], object]] = {
     "look a title up": lambda desk: desk.call("lookup", {"query": "Page 2"}),
     "search one word": lambda desk: desk.call("grep", {"query": "number7"}),
     "search a common word": lambda desk: desk.call("grep", {"query": "harbor"}),
+    "search as a host": lambda desk: desk.consult("search", {"query": "Where is number7?"}),
+    "list candidates for recall": lambda desk: desk.consult("candidates", {"kind": "trigger"}),
     "read a record": lambda desk: desk.call("record", {"id": "claim-7"}),
     "list a page of records": lambda desk: desk.call("records", {"limit": 10}),
     "read the history": lambda desk: desk.call("history"),
