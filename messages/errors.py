@@ -196,13 +196,13 @@ class SnapshotChanged(Refusal):
 
 
 class ReferenceChanged(Refusal):
-    """The referenced revision is not the current one."""
+    """The referenced revision is not the current one, or its record is not current any more."""
 
     code = "reference_changed"
 
 
 class ReferenceForeign(Refusal):
-    """The reference or cursor belongs to another store or partition."""
+    """The reference or cursor belongs to another provider or store."""
 
     code = "reference_foreign"
 
