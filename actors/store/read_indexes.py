@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from messages.errors import IndexUnavailable
+from messages.errors import IndexUnavailable, StorageError
 from messages.vocabulary import Partition
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
 from storage.search import SearchIndex
@@ -29,13 +29,16 @@ class ReadIndexes:
         opened = self._indexes.get(partition)
         if opened is None:
             session = self._session()
-            opened = SearchIndex.open(
-                session.layout.search_index(partition),
-                vault_id=session.vault_id,
-                partition=partition.key,
-                catalogue=catalogue_identity(session.publisher.db),
-                read_only=True,
-            )
+            try:
+                opened = SearchIndex.open(
+                    session.layout.search_index(partition),
+                    vault_id=session.vault_id,
+                    partition=partition.key,
+                    catalogue=catalogue_identity(session.publisher.db),
+                    read_only=True,
+                )
+            except StorageError as error:
+                raise IndexUnavailable("The keyword index cannot be opened.", reason="missing") from error
             self._indexes.put(partition, opened)
         return opened
 

@@ -112,6 +112,28 @@ def test_a_search_whose_deadline_passes_ends_the_process_that_builds_its_index(
         bridge.close(drain_seconds=0.2)
 
 
+def test_a_hosts_search_whose_index_is_late_is_an_error_never_an_empty_success(
+    filled: Path, endless: threading.Event
+) -> None:
+    with open_bridge(filled) as bridge:
+        with pytest.raises(KnowledgeError) as refused:
+            bridge.consult("memory.search", {"query": "lantern", "deadlineMs": 1_000}, MAIN)
+        assert endless.is_set()
+        assert (refused.value.code, refused.value.retry) == ("index_unavailable", "safe")
+        bridge.close(drain_seconds=0.2)
+
+
+def test_a_hosts_search_whose_index_cannot_be_made_is_an_error_and_answers_again_when_it_can(filled: Path) -> None:
+    index = only_store(filled).search_index(PRIVATE)
+    index.mkdir(parents=True)
+    with open_bridge(filled) as bridge:
+        with pytest.raises(KnowledgeError) as refused:
+            bridge.consult("memory.search", {"query": "lantern", "deadlineMs": 1_500}, MAIN)
+        assert refused.value.code == "index_unavailable"
+        index.rmdir()
+        assert bridge.consult("memory.search", {"query": "lantern"}, MAIN)["hits"]
+
+
 def test_a_stopping_store_ends_the_process_that_builds_its_index(filled: Path, endless: threading.Event) -> None:
     with open_bridge(filled) as bridge:
         pending = bridge.submit(Call("knowledge_grep", {"query": "lantern"}, MAIN, Deadline.after(60)))

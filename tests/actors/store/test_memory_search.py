@@ -161,6 +161,19 @@ def test_scores_are_query_local_so_that_the_best_hit_has_1_and_they_fall_from_hi
         assert all(0 < score <= 1 for score in scores)
 
 
+def test_bm25_alone_orders_the_hits_whatever_was_literally_written(desk: Desk) -> None:
+    desk.page("Long", body=f"It is written in C++. {'Boats go by. ' * 50}")
+    desk.page("Short", body="C c c C.")
+    for number in range(5):
+        desk.page(f"Other {number}")
+    found = search(desk, "c++")
+    assert titles(found) == ["Short", "Long"]
+    assert [float(str(hit["score"])) < 1 for hit in found] == [False, True]
+    tool = desk.call("grep", {"query": "c++"})["hits"]
+    assert isinstance(tool, list)
+    assert titles(tool) == ["Long", "Short"]
+
+
 def test_min_score_is_enforced_on_every_page(desk: Desk) -> None:
     filled(desk)
     every = search(desk, "harbor boats")
