@@ -1,0 +1,226 @@
+"""``prompt.build`` as hosts reach it: the Python bridge and a process on stdio (memory-provider.md)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import apsw
+import pytest
+
+from host_bridge.bridge import KnowledgeBridge
+from host_bridge.transport import PendingAnswer
+from messages.audience import Audience, Conversation, OwnerPrivate
+from messages.errors import AudienceStale, Denied, InvalidArgument
+from messages.json_types import JsonObject, JsonValue
+from messages.provider import parse_provider_call
+from messages.vocabulary import PRIVATE
+from tests.host_bridge.test_real_stdio import spoken
+from tests.kit.leaks import nothing_left
+from tests.kit.store import GROUP, MAIN, only_store, open_bridge, page_file, remembering, request_id, stores, write_note
+
+SAVE_GUIDANCE = "knowledge_remember"
+
+
+def now() -> str:
+    """An instant after everything that was done, in whole milliseconds."""
+    started = time.time_ns() // 1_000_000 + 1
+    while time.time_ns() // 1_000_000 <= started:
+        pass
+    return datetime.fromtimestamp(started / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def built(bridge: KnowledgeBridge, started: str, audience: Audience | None = MAIN, **more: JsonValue) -> JsonObject:
+    return bridge.consult("prompt.build", {"sessionStartedAt": started, **more}, audience)
+
+
+def page(bridge: KnowledgeBridge, title: str, number: int) -> None:
+    given: JsonObject = {"title": title, "type": "project", "body": "About it.", "requestId": request_id(number)}
+    bridge.call("knowledge_save_page", given, MAIN)
+
+
+def answered(bridge: KnowledgeBridge) -> PendingAnswer:
+    """A prompt for the group that is there and was not handed over yet."""
+    ready = threading.Event()
+    pending = bridge.provide(parse_provider_call("prompt.build", {"sessionStartedAt": now()}, caller=GROUP))
+    pending.add_done_callback(lambda _: ready.set())
+    assert ready.wait(30)
+    return pending
+
+
+def grant(bridge: KnowledgeBridge, access: str) -> None:
+    bridge.ask("access.grants.set", {"agent": "main", "sessionKey": GROUP.session_key, "access": access})
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_an_owner_gets_a_prompt_and_an_index_and_the_prompt_does_not_contain_it(state_dir: Path) -> None:
+    with nothing_left(), open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        answer = built(bridge, now())
+    assert set(answer) == {"prompt", "index"}
+    assert "- project: Garden Pilot" in str(answer["index"])
+    assert "## Knowledge Index" not in str(answer["prompt"])
+    assert SAVE_GUIDANCE in str(answer["prompt"])
+
+
+def test_ungranted_conversations_sandboxed_sessions_and_those_without_authority_or_store_get_no_index(
+    state_dir: Path,
+) -> None:
+    with open_bridge(state_dir) as bridge:
+        fresh = built(bridge, now())
+        assert fresh["index"] is None
+        assert SAVE_GUIDANCE in str(fresh["prompt"])
+        assert stores(state_dir) == []
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        group = built(bridge, started, GROUP)
+        assert group["index"] is None
+        assert SAVE_GUIDANCE in str(group["prompt"])
+        nothing = {"prompt": "", "index": None}
+        assert built(bridge, started, OwnerPrivate("main", sandboxed=True)) == nothing
+        assert built(bridge, started, Conversation("main", "k", GROUP.session_id, sandboxed=True)) == nothing
+        assert built(bridge, started, None) == nothing
+
+
+def test_foreign_and_stale_callers_are_denied(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        with pytest.raises(Denied):
+            built(bridge, now(), OwnerPrivate("stranger"))
+        with pytest.raises(AudienceStale):
+            built(bridge, now(), OwnerPrivate("main", expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+
+
+def test_granting_or_revoking_read_access_changes_the_index_on_the_conversations_next_turn(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        owners = built(bridge, started)["index"]
+        assert built(bridge, started, GROUP)["index"] is None
+        grant(bridge, "read")
+        granted = built(bridge, started, GROUP)
+        assert granted["index"] == owners
+        assert SAVE_GUIDANCE not in str(granted["prompt"])
+        grant(bridge, "read-save")
+        assert SAVE_GUIDANCE in str(built(bridge, started, GROUP)["prompt"])
+        bridge.ask("access.grants.remove", {"agent": "main", "sessionKey": GROUP.session_key})
+        revoked = built(bridge, started, GROUP)
+        assert revoked["index"] is None
+        assert SAVE_GUIDANCE in str(revoked["prompt"])  # to its own partition
+
+
+def test_a_revocation_between_the_answer_and_its_hand_over_takes_it_back(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        grant(bridge, "read")
+        pending = answered(bridge)
+        bridge.ask("access.grants.remove", {"agent": "main", "sessionKey": GROUP.session_key})
+        told: list[JsonObject] = []
+        with pytest.raises(Denied):
+            pending.deliver(told.append)
+        assert told == []
+
+
+def test_a_prompt_is_worded_by_the_rights_of_its_hand_over(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        grant(bridge, "read-save")
+        pending = answered(bridge)
+        grant(bridge, "read")
+        told: list[JsonObject] = []
+        pending.deliver(told.append)
+        assert SAVE_GUIDANCE not in str(told[0]["prompt"])
+        assert told[0]["index"] is not None
+
+
+def test_with_writes_disabled_there_is_an_index_and_no_save_guidance(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+    started = now()
+    with open_bridge(state_dir, "writesEnabled: false\n") as bridge:
+        answer = built(bridge, started)
+    assert SAVE_GUIDANCE not in str(answer["prompt"])
+    assert "Garden Pilot" in str(answer["index"])
+
+
+def test_read_failures_omit_the_index_and_never_fail_the_call(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+    only_store(state_dir).manifest.write_text("not a manifest", "utf-8")
+    with open_bridge(state_dir) as bridge:
+        answer = built(bridge, now())
+    assert answer["index"] is None
+    assert SAVE_GUIDANCE in str(answer["prompt"])
+
+
+def test_a_sessions_index_is_the_same_in_every_process_that_answers_for_it(state_dir: Path) -> None:
+    """Through two closings, with saves and edits by hand in between, and without what was kept."""
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        first = built(bridge, started)["index"]
+        for number in range(20):
+            given = {**remembering(f"Fact {number}."), "requestId": request_id(100 + number)}
+            bridge.call("knowledge_remember", given, MAIN)
+    store = only_store(state_dir)
+    write_note(store.partition(PRIVATE), "by-hand.md", page_file("by-hand", "By hand"))
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Tool Shed", 2)
+        assert built(bridge, started)["index"] == first
+    database = apsw.Connection(str(store.state_database))
+    database.execute("DELETE FROM standing_index")
+    database.close()
+    with open_bridge(state_dir) as bridge:
+        assert built(bridge, started)["index"] == first
+        refreshed = str(built(bridge, now())["index"])
+    assert "Tool Shed" in refreshed
+    assert "By hand" in refreshed
+
+
+@pytest.mark.parametrize(
+    ("params", "field", "reason"),
+    [
+        ({}, "sessionStartedAt", "missing"),
+        ({"sessionStartedAt": "yesterday"}, "sessionStartedAt", "malformed"),
+        ({"sessionStartedAt": "2026-01-01T00:00:00Z", "projectKey": "two\nlines"}, "projectKey", "control_character"),
+        ({"sessionStartedAt": "2026-01-01T00:00:00Z", "tools": "knowledge_grep"}, "tools", "wrong_type"),
+        ({"sessionStartedAt": "2026-01-01T00:00:00Z", "session": "x"}, "session", "unknown"),
+    ],
+)
+def test_bad_params_are_refused_with_the_field_and_the_reason(
+    state_dir: Path, params: JsonObject, field: str, reason: str
+) -> None:
+    with open_bridge(state_dir) as bridge, pytest.raises(InvalidArgument) as refused:
+        bridge.consult("prompt.build", params, MAIN)
+    assert (refused.value.fields["field"], refused.value.fields["reason"]) == (field, reason)
+
+
+def test_a_host_on_stdio_gets_prompt_and_index(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+    owner: JsonObject = {"kind": "owner-private", "agent": "main"}
+    asked: JsonObject = {
+        "audience": owner, "sessionStartedAt": now(), "projectKey": "github.com/acme/garden",
+        "tools": ["knowledge_grep"], "skills": ["knowledge-recall"], "linkBase": "https://host/knowledge",
+    }  # fmt: skip
+    answers = spoken(
+        state_dir,
+        [
+            ("initialize", {"protocol": "knowledge-host/1", "host": {"name": "test", "version": "1"}}),
+            ("prompt.build", asked),
+            ("prompt.build", {**asked, "audience": {**owner, "sandboxed": True}}),
+            ("prompt.build", {"audience": owner}),
+            ("shutdown", {}),
+        ],
+    )
+    result = answers[1]["result"]
+    assert "- project: Garden Pilot" in result["index"]
+    assert '"github.com/acme/garden"' in result["prompt"]
+    assert "knowledge-recall" in result["prompt"]
+    assert answers[2]["result"] == {"prompt": "", "index": None}
+    assert answers[3]["error"]["data"]["code"] == "invalid_argument"
