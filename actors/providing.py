@@ -17,7 +17,7 @@ from actors.calls import PendingCall, guarded
 from actors.directory import StoreDirectory, StoreHandle
 from actors.lanes import Errand, Lanes
 from actors.prompting import Prompting
-from messages.audience import Audience, Caller
+from messages.audience import Audience, AudienceToken, Caller, require_well_formed
 from messages.errors import KnowledgeError, ReadOnlyGrant, StoreAmbiguous, WritesDisabled
 from messages.json_types import JsonObject
 from messages.provider import (
@@ -84,6 +84,8 @@ class Providing:
         if not self._gate.open():
             return False
         try:
+            if caller is not None and not isinstance(caller, AudienceToken):
+                require_well_formed(caller)
             permit = self._gate.resolve(self._gate.audience_of(caller), write=False)
             return isinstance(permit, Unbound) or self._in_service(permit)
         except StoreAmbiguous:

@@ -283,6 +283,7 @@ def test_readiness_is_told_to_everybody_and_says_no_more_to_those_who_are_refuse
     for audience in (MAIN, GROUP, None, OwnerPrivate("stranger"), OwnerPrivate("main", sandboxed=True)):
         assert ready(bridge, audience)
     assert ready(bridge, AudienceToken("no token"))
+    assert ready(bridge, replace(GROUP, session_id="../private"))
 
 
 def test_it_is_not_ready_while_no_authority_vouches_for_a_view(bridge: KnowledgeBridge) -> None:

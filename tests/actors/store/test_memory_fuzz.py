@@ -125,3 +125,41 @@ def test_every_record_that_is_read_is_current_and_every_other_is_refused_by_name
         assert (answer is not None) == (len(found) == 1 and found[0].current(now))
         read += answer is not None
     assert 0 < read < len(store.ids)
+
+
+def walked(store: Store, params: JsonObject, limits: list[int]) -> list[JsonObject]:
+    """All hits of a search, page by page; the last limit is kept to the end."""
+    found: list[JsonObject] = []
+    cursor: JsonValue = None
+    for number in range(10_000):
+        limit = limits[min(number, len(limits) - 1)]
+        answer = ask(store, "search", {**params, "limit": limit, "cursor": cursor})
+        assert answer is not None
+        hits = answer["hits"]
+        assert isinstance(hits, list)
+        assert len(hits) <= limit
+        found += hits
+        cursor = answer.get("nextCursor")
+        if cursor is None:
+            return found
+        assert hits, "a page that goes on is not empty"
+    raise AssertionError("it never ends")
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, database=None,
+          suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+@given(data=st.data())
+def test_pages_of_any_size_are_one_list_in_the_order_of_their_scores_from_which_min_score_cuts_the_end(
+    store: Store, data: st.DataObject
+) -> None:
+    query = " ".join(data.draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)))
+    kind = data.draw(st.sampled_from([None, "page", "claim"]))
+    whole = walked(store, {"query": query, "kind": kind}, [50])
+    scores = [float(str(hit["score"])) for hit in whole]
+    assert scores == sorted(scores, reverse=True)
+    assert not scores or scores[0] == 1.0
+    least = data.draw(st.sampled_from([0.0, 1.0, *scores, 0.5]))
+    limits = data.draw(st.lists(st.integers(1, 50), min_size=1, max_size=6))
+    paged = walked(store, {"query": query, "kind": kind, "minScore": least}, limits)
+    assert paged == [hit for hit in whole if float(str(hit["score"])) >= least]
+    assert len({json.dumps(hit["ref"]) for hit in whole}) == len(whole)
