@@ -163,6 +163,12 @@ def _tuned(found: JsonObject) -> list[str]:
         )
     else:
         lines.append(f"no threshold reaches precision {found['wantedPrecision']}: try another model, or --precision")
+    hint = found["skipHint"]
+    if isinstance(hint, dict):
+        lines.append(
+            f"recallGate.skipHintBelow: at most {hint['below']:.2f}, or a turn that a page would have helped gets the "
+            f"hint; {hint['turns']} turns would get it"
+        )
     if relevant < _FEW:
         lines.append(f"relevant labels are few ({relevant}): below {_FEW}, a threshold is a guess")
     return lines

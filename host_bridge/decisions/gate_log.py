@@ -9,6 +9,7 @@ Source: memory-provider.md (Recall gate, Details).
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -152,7 +153,8 @@ def tune(turns: Sequence[LoggedTurn], labels: Sequence[Label], *, precision: flo
     """Precision and recall of the labelled pages at each threshold, and the threshold to take.
 
     A relevant page that was never scored counts as missed at every threshold. Suggested is the lowest threshold that
-    reaches ``precision``, the one with the most recall then; ``None`` where none does.
+    reaches ``precision``, the one with the most recall then; ``None`` where none does. ``skipHint`` is the highest
+    cutoff below which no labelled turn lies that a page would have helped, and how many turns would get the hint then.
     """
     logged = {turn.turn: {one.page: one.score for one in turn.decisions} for turn in turns if turn.turn is not None}
     known = [label for label in labels if label.turn in logged]
@@ -180,6 +182,7 @@ def tune(turns: Sequence[LoggedTurn], labels: Sequence[Label], *, precision: flo
         "thresholds": [rows[threshold] for threshold in THRESHOLDS],
         "wantedPrecision": precision,
         "suggested": None if suggested is None else rows[suggested],
+        "skipHint": _skip_hint(turns, known),
     }
 
 
@@ -310,6 +313,16 @@ def _histogram(scores: Sequence[float]) -> list[JsonValue]:
     """How many scores lie in each tenth; 1.0 belongs to the last."""
     counts = Counter(min(_BUCKETS - 1, int(score * _BUCKETS)) for score in scores)
     return [counts[bucket] for bucket in range(_BUCKETS)]
+
+
+def _skip_hint(turns: Sequence[LoggedTurn], labels: Sequence[Label]) -> JsonObject | None:
+    """``None`` where no labelled turn has a relevant page and a score: nothing speaks against any cutoff then."""
+    best = {turn.turn: max(found) for turn in turns if turn.turn is not None and (found := _scores(turn))}
+    helped = {label.turn for label in labels if label.relevant} & best.keys()
+    if not helped:
+        return None
+    below = math.floor(min(best[turn] for turn in helped) * 100) / 100
+    return {"below": below, "turns": sum(score < below for score in best.values())}
 
 
 def _row(threshold: float, scored: Sequence[tuple[float, bool]], relevant: int) -> JsonObject:

@@ -61,6 +61,7 @@ def test_tune_suggests_a_threshold_and_says_when_labels_are_few(
     assert main(["gate", "tune", str(labels), str(log)]) == exits.OK
     shown = capsys.readouterr().out
     assert "recallGate.highThreshold: 0.61 is the lowest that reaches precision 0.8: 1.00, recall 1.00" in shown
+    assert "recallGate.skipHintBelow: at most 0.90, or" in shown
     assert "relevant labels are few (1)" in shown
     assert main(["gate", "tune", str(labels), str(log), "--json", "--precision", "0.5"]) == exits.OK
     assert json.loads(capsys.readouterr().out)["suggested"]["threshold"] == 0.21

@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from host_bridge.decisions.gate_log import GateLog, Label, LoggedDecision, read_labels, read_log, replay, tune
 
@@ -182,6 +184,27 @@ def test_tune_gives_precision_and_recall_at_each_threshold() -> None:
 def test_tune_suggests_nothing_where_no_threshold_reaches_the_precision() -> None:
     found = figures(tune(log(line("a", x=0.9, y=0.95)).turns, labelled(a_x=1, a_y=0), precision=0.8))
     assert found["suggested"] is None
+
+
+def test_tune_finds_the_cutoff_below_which_no_turn_misses_its_page() -> None:
+    turns = log(line("a", x=0.456, y=0.1), line("b", x=0.2), line("c", x=0.9), line("d", x=0.459, y=0.3)).turns
+    found = figures(tune(turns, labelled(a_x=1, b_x=0, c_x=1, d_gone=1), precision=0.8))
+    assert found["skipHint"] == {"below": 0.45, "turns": 1}
+    assert figures(tune(turns, labelled(b_x=0), precision=0.8))["skipHint"] is None
+
+
+@given(st.text() | st.text(alphabet='=:,-.{}" 019ahkmodeutcn'))
+def test_any_line_is_a_turn_or_named(text: str) -> None:
+    found = read_log([f"{HEAD} decisions={text}", f"knowledge recall gate:{text}", text])
+    assert 2 <= len(found.turns) + len(found.unreadable) <= 3
+    figures(replay(found.turns))
+
+
+@given(st.lists(st.text(alphabet="turnpagelv\t01 ")))
+def test_any_labels_are_read_or_named(lines: list[str]) -> None:
+    labels, wrong = read_labels(lines)
+    assert wrong or labels or lines
+    assert len({(label.turn, label.page) for label in labels}) == len(labels)
 
 
 def test_tune_counts_what_has_no_turn_and_what_has_no_label() -> None:

@@ -10,10 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from host_bridge.config import Configuration, parse_configuration
 from host_bridge.decisions import DecisionProviders
 from host_bridge.decisions.exchange import RESPONSE_MAX_BYTES
+from host_bridge.decisions.rerank import read_scores
 from messages.envelope import Deadline
 from messages.json_types import JsonValue
 from messages.provider.decision import (
@@ -266,6 +269,10 @@ def test_what_it_cannot_answer_is_rejected_and_not_sent(
 # --- invalid responses ----------------------------------------------------------------------------------------------
 
 
+def written(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
 def item(index: object, score: object) -> dict[str, object]:
     return {"index": index, "relevance_score": score}
 
@@ -317,6 +324,32 @@ def test_any_bad_item_rejects_the_whole_answer_and_nothing_is_rescaled(
 def test_what_is_no_list_of_results_is_an_invalid_response(asking: Asking, endpoint: Endpoint, body: bytes) -> None:
     endpoint.behave = lambda handler: handler.raw(200, body)
     assert asking.refused() == "invalid-response"
+
+
+ITEM = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": st.integers(-1, 3) | st.booleans() | st.none(),
+        "relevance_score": st.floats() | st.integers() | st.text(max_size=3),
+        "score": st.floats(0, 1) | st.none(),
+    },
+)
+
+
+@given(
+    st.binary()
+    | st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=3), st.lists).map(written)
+    | st.lists(ITEM, max_size=4).map(written)
+    | st.lists(ITEM, max_size=4).map(lambda items: written({"results": items}))
+)
+def test_any_answer_is_scores_for_all_documents_or_invalid(body: bytes) -> None:
+    reason, scores = "", list[float]()
+    try:
+        scores = read_scores(body, 2)
+    except DecisionUnavailable as error:
+        reason = error.reason
+    assert (reason, len(scores)) in (("", 2), ("invalid-response", 0))
+    assert all(0 <= score <= 1 for score in scores)
 
 
 def test_a_compressed_answer_is_not_unpacked(asking: Asking, endpoint: Endpoint) -> None:
