@@ -6,6 +6,7 @@ of the things below that are looked for here; a thing that is there must have be
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -30,8 +31,9 @@ PRESENT: dict[str, Callable[[], bool]] = {
     "windows": lambda: sys.platform == "win32",
     "limits": lambda: os.geteuid() != 0,
     "mounts": _may_mount,
+    "wordllama": lambda: importlib.util.find_spec("wordllama") is not None,
 }
-"""``limits``: a user whose access to files has any."""
+"""``limits``: a user whose access to files has any. ``wordllama``: there is no wheel of it for every machine."""
 
 
 def excused(reason: str) -> bool:
