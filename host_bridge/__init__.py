@@ -11,22 +11,64 @@ TYPE_CHECKING = False  # typing itself takes longer to import than a thin client
 if TYPE_CHECKING:
     from host_bridge.bridge import KnowledgeBridge
     from host_bridge.knowledge_memory import KnowledgeMemory
+    from host_bridge.memory_tools import add_memory_tools, make_recall_tool, make_remember_tool
+    from storage.agent_memory import (
+        FileKnowledgeStore,
+        KnowledgeBackend,
+        KnowledgeEntry,
+        KnowledgeStore,
+        PreSaveHook,
+        SQLiteKnowledgeStore,
+        dedupe_against,
+        defang_delimiters,
+        strip_surrogates,
+    )
 
-__all__ = ["KnowledgeBridge", "KnowledgeMemory", "__version__"]
+__all__ = [
+    "FileKnowledgeStore",
+    "KnowledgeBackend",
+    "KnowledgeBridge",
+    "KnowledgeEntry",
+    "KnowledgeMemory",
+    "KnowledgeStore",
+    "PreSaveHook",
+    "SQLiteKnowledgeStore",
+    "__version__",
+    "add_memory_tools",
+    "dedupe_against",
+    "defang_delimiters",
+    "make_recall_tool",
+    "make_remember_tool",
+    "strip_surrogates",
+]
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "KnowledgeBridge": "host_bridge.bridge",
+    "KnowledgeMemory": "host_bridge.knowledge_memory",
+    "add_memory_tools": "host_bridge.memory_tools",
+    "make_recall_tool": "host_bridge.memory_tools",
+    "make_remember_tool": "host_bridge.memory_tools",
+    "FileKnowledgeStore": "storage.agent_memory",
+    "KnowledgeBackend": "storage.agent_memory",
+    "KnowledgeEntry": "storage.agent_memory",
+    "KnowledgeStore": "storage.agent_memory",
+    "PreSaveHook": "storage.agent_memory",
+    "SQLiteKnowledgeStore": "storage.agent_memory",
+    "dedupe_against": "storage.agent_memory",
+    "defang_delimiters": "storage.agent_memory",
+    "strip_surrogates": "storage.agent_memory",
+}
+
 
 def __getattr__(name: str) -> object:
-    if name == "KnowledgeBridge":
-        from host_bridge.bridge import KnowledgeBridge
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return KnowledgeBridge
-    if name == "KnowledgeMemory":
-        from host_bridge.knowledge_memory import KnowledgeMemory
-
-        return KnowledgeMemory
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:

@@ -46,6 +46,7 @@ from storage.agent_memory import (
     MemoryDirectory,
     PreSaveHook,
     dedupe_against,
+    defang_delimiters,
     first_kept_day,
     unpack,
     utc_now,
@@ -133,12 +134,13 @@ class KnowledgeMemory:
     ) -> str:
         """Keep a fact; its id, or ``""`` where a hook rejects it. Durable when this returns.
 
+        The hooks see the text alone: one that counts words or rejects repeats is not meant for a label. The category,
+        which a prompt shows too, is always one line without delimiters (:func:`defang_delimiters`).
         ``persistent``: also in ``MEMORY.md``, and never pruned. Raises ``TypeError`` or ``ValueError`` for metadata
         that JSON cannot hold; nothing is kept then.
         """
         text = self._through_hooks(content)
-        label = self._through_hooks(category) if self._hooks else category
-        if text is None or label is None:
+        if text is None:
             return ""
         kept = dict(metadata or {})
         json.dumps(kept)
@@ -146,7 +148,7 @@ class KnowledgeMemory:
         entry = KnowledgeEntry(
             id=uuid.uuid4().hex,
             content=_storable(text),
-            category=_storable(one_line(label)) or GENERAL,
+            category=_label(category),
             importance=importance,
             persistent=persistent,
             ttl_days=ttl_days,
@@ -303,6 +305,11 @@ class KnowledgeMemory:
             return [one.content for one in sorted(found, key=lambda one: one.created_at, reverse=True)[:window]]
 
         return dedupe_against(recent, threshold)
+
+
+def _label(category: str) -> str:
+    """The category as headings, logs and prompts can show it."""
+    return one_line(defang_delimiters(one_line(_storable(category)))) or GENERAL
 
 
 def _storable(text: str) -> str:

@@ -11,7 +11,7 @@ from storage.agent_memory.directory import MemoryDirectory
 from storage.agent_memory.entry import KnowledgeEntry, utc_now
 from storage.agent_memory.file_store import FileKnowledgeStore
 from storage.agent_memory.notes import Fact
-from storage.agent_memory.sanitizers import PreSaveHook, dedupe_against, strip_surrogates
+from storage.agent_memory.sanitizers import PreSaveHook, dedupe_against, defang_delimiters, strip_surrogates
 from storage.agent_memory.sqlite_store import SQLiteKnowledgeStore
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "SQLiteKnowledgeStore",
     "build_context",
     "dedupe_against",
+    "defang_delimiters",
     "first_kept_day",
     "pack",
     "strip_surrogates",

@@ -25,13 +25,16 @@ from storage.search._file import FAULT_POINTS, Rebuilt
 from storage.search._fold import is_unspaced
 from storage.search._index import CandidatePage, SearchIndex
 from storage.search._keywords import keywords
+from storage.search._lemmas import STOP_WORDS
 from storage.search._query import MODES, Mode, ParsedQuery, parse_query
+from storage.search._stems import stems
 
 __all__ = [
     "EXCERPT_MAX_CHARS",
     "FAULT_POINTS",
     "LOCATED_MAX_BYTES",
     "MODES",
+    "STOP_WORDS",
     "Candidate",
     "CandidatePage",
     "IndexChange",
@@ -51,4 +54,5 @@ __all__ = [
     "is_unspaced",
     "keywords",
     "parse_query",
+    "stems",
 ]

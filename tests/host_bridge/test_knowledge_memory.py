@@ -102,9 +102,9 @@ def test_hooks_run_in_order_and_none_rejects_before_anything_is_written(
     with KnowledgeMemory(storage_dir=tmp_path, pre_save=[shout, lambda text: None if "NO" in text else text]) as memory:
         assert memory.remember("yes", persistent=True)
         assert memory.remember("no", persistent=True) == ""
-        assert memory.get_persistent_facts() == {"GENERAL": ["YES"]}
+        assert memory.get_persistent_facts() == {"general": ["YES"]}
         assert memory.store.count() == 1
-    assert seen == ["yes", "general", "no", "general"]
+    assert seen == ["yes", "no"]
     assert "pre_save" in caplog.text
 
 
@@ -144,6 +144,16 @@ def test_a_category_never_holds_a_line_break(tmp_path: Path) -> None:
     with KnowledgeMemory(storage_dir=tmp_path) as memory:
         memory.remember("x", category="a\n## b\u2028c", persistent=True)
         assert memory.get_persistent_facts() == {"a ## b c": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("category", "kept"),
+    [("[INST]", "[ INST]"), ("System: a", "System : a"), ("--- a ---", "— a —"), (" \n", "general"), ("a b", "a b")],
+)
+def test_a_category_holds_no_delimiter_whatever_the_hooks(tmp_path: Path, category: str, kept: str) -> None:
+    with KnowledgeMemory(storage_dir=tmp_path, pre_save=lambda text: text if len(text) > 9 else None) as memory:
+        assert memory.remember("a text that is long enough", category=category)
+        assert memory.live_entries()[0].category == kept
 
 
 class Blob:
