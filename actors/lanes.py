@@ -20,7 +20,11 @@ from storage.layout import StoreLayout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """One request for a lane, with the right to make it. ``size`` in bytes, as the mailbox counts it."""
+    """One request for a lane, with the right to make it. ``size`` in bytes, as the mailbox counts it.
+
+    ``share`` names a share of the mailbox beside the caller's own: what is asked on their behalf must not keep out
+    what they ask themselves.
+    """
 
     request: ToolRequest
     permit: Permit
@@ -29,6 +33,7 @@ class Errand:
     size: int = 0
     cancellation: Cancellation = field(default_factory=Cancellation)
     correlation_id: str = ""
+    share: str = ""
 
 
 class Lanes:
@@ -54,7 +59,7 @@ class Lanes:
             RunTool(errand.request, errand.permit, errand.writes),
             deadline=errand.deadline,
             # By who asks, not by what is reached: a conversation with a grant has a share of its own.
-            fairness_key=f"{errand.permit.agent}:{own_partition(caller).key}",
+            fairness_key=f"{errand.share}{errand.permit.agent}:{own_partition(caller).key}",
             size=errand.size,
             cancellation=errand.cancellation,
             correlation_id=errand.correlation_id,

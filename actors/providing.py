@@ -17,6 +17,7 @@ from actors.calls import PendingCall, guarded
 from actors.directory import StoreDirectory, StoreHandle
 from actors.lanes import Errand, Lanes
 from actors.prompting import Prompting
+from actors.recall_gate import RecallDesk
 from messages.audience import Audience, AudienceToken, Caller, require_well_formed
 from messages.errors import KnowledgeError, ReadOnlyGrant, StoreAmbiguous, WritesDisabled
 from messages.json_types import JsonObject
@@ -28,6 +29,7 @@ from messages.provider import (
     MemoryStatusRequest,
     PromptBuildRequest,
     ProviderCall,
+    RecallGateRequest,
 )
 from messages.provider.cursors import foreign_cursor, read_cursor
 from messages.provider.flush import flush_response
@@ -49,12 +51,14 @@ class Providing:
         stores: StoreDirectory,
         flush_prompt: Callable[[], str],
         prompting: Prompting,
+        recall: RecallDesk,
     ) -> None:
         self._gate = gate
         self._lanes = lanes
         self._stores = stores
         self._flush_prompt = flush_prompt
         self._prompting = prompting
+        self._recall = recall
 
     def start(self, pending: PendingCall, call: ProviderCall) -> None:
         """Begin a call; refusals that are known at once are raised."""
@@ -65,6 +69,8 @@ class Providing:
                 self._plan_flush(pending, call, call.request)
             case PromptBuildRequest():
                 self._prompting.start(pending, call, call.request)
+            case RecallGateRequest():
+                self._recall.start(pending, call, call.request)
             case _:
                 assert_never(call.request)
 

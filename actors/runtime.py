@@ -39,6 +39,8 @@ from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
 from actors.prompting import Prompting
 from actors.providing import Providing
+from actors.recall_gate import Decisions, GateSettings, Places, RecallDesk
+from actors.recall_gate import children as recall_gate_children
 from actors.settling import settle
 from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.supervision import (
@@ -131,10 +133,13 @@ class Runtime:
         memberships: Memberships | None = None,
         flush_prompt: Callable[[], str] = lambda: "",
         prompt_wording: PromptWording = lambda request, facts: "",
+        recall_gate: Callable[[], GateSettings] = GateSettings,
+        decisions: Decisions = lambda agent: None,
     ) -> None:
-        """``policy``, ``maintenance``, ``hub_percentile`` and ``workspace`` are read again each time: what the
-        configuration says now; an unchanged policy is the same object. ``memberships``: where moves edit it.
-        ``flush_prompt`` and ``prompt_wording`` word what a flush and a prompt are told."""
+        """``policy``, ``maintenance``, ``hub_percentile``, ``workspace``, ``recall_gate`` and ``decisions`` (an agent's
+        Decision model) are read again each time: what the configuration says now; an unchanged policy is the same
+        object. ``memberships``: where moves edit it. ``flush_prompt`` and ``prompt_wording`` word what a flush and a
+        prompt are told."""
         self._workspace = workspace
         self._settings = settings or RuntimeSettings()
         self._hub_percentile = hub_percentile
@@ -172,7 +177,11 @@ class Runtime:
         )
         self._lanes = Lanes(self.gate, self._stores, self._store_settings)
         prompting = Prompting(self.gate, self._lanes, self._tree.environment.clock, prompt_wording)
-        self._providing = Providing(self.gate, self._lanes, self._stores, flush_prompt, prompting)
+        turns, gate = recall_gate_children(Places(), self._lanes, self.gate)
+        self._tree.root.start_child(turns)
+        gate_started = self._tree.root.start_child(gate)
+        recall = RecallDesk(self.gate, gate_started, self._tree.environment.clock, recall_gate, decisions)
+        self._providing = Providing(self.gate, self._lanes, self._stores, flush_prompt, prompting, recall)
         self._maintenance = self._tree.handle(MAINTENANCE)
         self._tree.root.start_child(
             ChildSpec(

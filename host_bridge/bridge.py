@@ -20,8 +20,10 @@ from actors.calls import PendingCall
 from actors.events import PendingEvent, Subscription
 from actors.maintenance import Schedule
 from actors.operators import PendingOperation
+from actors.recall_gate import GateSettings
 from actors.runtime import Runtime, RuntimeSettings
 from host_bridge.config import Configuration, ConfigurationFile
+from host_bridge.decisions import DecisionProviders
 from host_bridge.memberships import MembershipFile
 from host_bridge.owner.lock import OwnerLock, take_owner_lock
 from host_bridge.provider.flush import FLUSH_PROMPT
@@ -80,6 +82,7 @@ class KnowledgeBridge:
         self._fixed = config
         self._policy_of: tuple[Configuration, Policy] | None = None
         self._own_lock = take_owner_lock(self._layout.root) if owner_lock is None else None
+        self._decisions = DecisionProviders(lambda: self.configuration)
         try:
             self._runtime = Runtime(
                 self._layout,
@@ -89,6 +92,8 @@ class KnowledgeBridge:
                 hub_percentile=lambda: self.configuration.page_budgets.hub_percentile,
                 workspace=lambda: self.configuration.workspace,
                 flush_prompt=lambda: FLUSH_PROMPT,
+                recall_gate=self._recall_gate,
+                decisions=self._decisions.for_agent,
                 memberships=None
                 if self._file is None
                 else MembershipFile(self._layout.configuration, self._file.take_over),
@@ -219,6 +224,7 @@ class KnowledgeBridge:
         self.close()
 
     def _release(self) -> None:
+        self._decisions.close()
         if self._own_lock is not None:
             self._own_lock.release()
 
@@ -226,6 +232,11 @@ class KnowledgeBridge:
         """When maintenance runs, as the configuration says now. Maintenance's thread."""
         found = self.configuration.maintenance
         return Schedule(found.enabled, found.every, found.at)
+
+    def _recall_gate(self) -> GateSettings:
+        """What the configuration says of the recall gate now: off where it says nothing. Any thread."""
+        found = self.configuration.recall_gate
+        return GateSettings() if found is None else GateSettings(**found.model_dump())
 
     def _policy(self) -> Policy:
         """What the configuration says of access now; the same object while it says the same. Authority thread."""

@@ -21,7 +21,8 @@ from messages.envelope import Deadline
 from messages.errors import InternalError, NotFound, Restarting
 
 HELPER_MARGIN_SECONDS: Final = 0.15
-"""A helper's answer must leave time for the operation that waits for it."""
+HELPER_MARGIN_SHARE: Final = 4
+"""A helper's answer must leave time for the operation that waits for it, a quarter where there is little."""
 HELPER_RETRY_SECONDS: Final = 0.05
 
 
@@ -44,7 +45,7 @@ class Errands:
         envelope = parked.envelope
         envelope.cancellation.add_callback(lambda: self._give_up(envelope))
         partition = parked.message.permit.partition
-        deadline = Deadline(envelope.deadline.at - HELPER_MARGIN_SECONDS)
+        deadline = self._for_a_helper(envelope)
         cancellation, correlation_id, fairness_key = (
             envelope.cancellation,
             envelope.correlation_id,
@@ -105,7 +106,7 @@ class Errands:
         """Whether the helper was only being started and the request can wait for it: after a lane it comes up a moment
         later. The lane is told to run the request again then."""
         envelope = prepared.parked.envelope
-        left = envelope.deadline.at - HELPER_MARGIN_SECONDS - self._context.clock.monotonic()
+        left = self._for_a_helper(envelope).remaining(self._context.clock.monotonic)
         if not isinstance(prepared.reply.error(), NotFound | Restarting) or left <= HELPER_RETRY_SECONDS:
             return False
         self._context.start_timer(HELPER_RETRY_SECONDS, RunAgain(prepared.parked), envelope)
@@ -134,6 +135,10 @@ class Errands:
             return parked, replace(facts, passage=answer)
         verdicts = {**parked.verdicts, **answer}
         return replace(parked, verdicts=verdicts), replace(facts, verdicts=verdicts)
+
+    def _for_a_helper(self, envelope: Envelope) -> Deadline:
+        left = envelope.deadline.remaining(self._context.clock.monotonic)
+        return Deadline(envelope.deadline.at - min(HELPER_MARGIN_SECONDS, left / HELPER_MARGIN_SHARE))
 
     def _give_up(self, envelope: Envelope) -> None:
         if envelope.reply is not None and not envelope.reply.done():

@@ -5,6 +5,7 @@ Source: memory-provider.md, decisions.md section 7 (``memory.*``, ``prompt.build
 
 from messages.provider.calls import PROVIDER_METHODS, ProviderCall, ProviderRequest, parse_provider_call
 from messages.provider.flush import FlushPlanRequest
+from messages.provider.gate import RecallGateRequest
 from messages.provider.prompt import PromptBuildRequest, PromptFacts, PromptWording
 from messages.provider.reads import (
     PURPOSES,
@@ -31,5 +32,6 @@ __all__ = [
     "ProviderCall",
     "ProviderRequest",
     "Purpose",
+    "RecallGateRequest",
     "parse_provider_call",
 ]

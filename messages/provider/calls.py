@@ -13,6 +13,7 @@ from messages.envelope import Cancellation, Deadline, new_correlation_id
 from messages.json_types import JsonObject
 from messages.pieces import Integer, RawJson
 from messages.provider.flush import FlushPlanRequest
+from messages.provider.gate import RecallGateRequest
 from messages.provider.prompt import PromptBuildRequest
 from messages.provider.reads import (
     MemoryCandidatesRequest,
@@ -29,6 +30,7 @@ ProviderRequest: TypeAlias = (
     | MemoryCandidatesRequest
     | FlushPlanRequest
     | PromptBuildRequest
+    | RecallGateRequest
 )
 
 PROVIDER_METHODS: Final[Mapping[str, type[ProviderRequest]]] = MappingProxyType(
@@ -41,6 +43,7 @@ PROVIDER_METHODS: Final[Mapping[str, type[ProviderRequest]]] = MappingProxyType(
             MemoryCandidatesRequest,
             PromptBuildRequest,
             FlushPlanRequest,
+            RecallGateRequest,
         )
     }
 )

@@ -26,6 +26,7 @@ from storage.search._fold import is_unspaced
 from storage.search._index import CandidatePage, SearchIndex
 from storage.search._keywords import keywords
 from storage.search._lemmas import STOP_WORDS
+from storage.search._passages import PASSAGE_GAP, beginning, clip_message, message_words, passages
 from storage.search._query import MODES, Mode, ParsedQuery, parse_query
 from storage.search._stems import stems
 
@@ -34,6 +35,7 @@ __all__ = [
     "FAULT_POINTS",
     "LOCATED_MAX_BYTES",
     "MODES",
+    "PASSAGE_GAP",
     "STOP_WORDS",
     "Candidate",
     "CandidatePage",
@@ -49,10 +51,14 @@ __all__ = [
     "SearchPage",
     "SearchQuery",
     "TimeField",
+    "beginning",
+    "clip_message",
     "coverage",
     "excerpt",
     "is_unspaced",
     "keywords",
+    "message_words",
     "parse_query",
+    "passages",
     "stems",
 ]

@@ -156,6 +156,9 @@ class Desk:
         """What the lane answers to ``prompt.build``."""
         params: JsonObject = {"sessionStartedAt": session_started_at}
         return self._answer(parse_provider_call("prompt.build", params).request, partition)
+    def ask(self, request: ToolRequest, *, partition: Partition = PRIVATE) -> JsonObject:
+        """The answer to a request that is no tool's: of the memory provider, or of the recall gate to a lane."""
+        return self._answer(request, partition)
 
     def _answer(self, request: ToolRequest, partition: Partition) -> JsonObject:
         prepared = Prepared(index_problem=self.index_problem)

@@ -9,6 +9,7 @@ from actors.store.operations.connections import connections
 from actors.store.operations.context import OperationContext, Outcome
 from actors.store.operations.edit_body import edit_body
 from actors.store.operations.extract_section import extract_section
+from actors.store.operations.gate_candidates import gate_candidates, gate_pages
 from actors.store.operations.grep import grep
 from actors.store.operations.history import history, mutation, resume, revision
 from actors.store.operations.lifecycle import correct, withdraw
@@ -49,6 +50,7 @@ from messages.provider import (
     MemoryStatusRequest,
     PromptBuildRequest,
 )
+from messages.provider.gate import GateCandidatesRequest, GatePagesRequest
 from messages.tools import (
     AnnotateRequest,
     AttachFileRequest,
@@ -178,6 +180,10 @@ def run(context: OperationContext, request: ToolRequest | UpkeepStep) -> Outcome
             return memory_candidates(context, request)
         case PromptBuildRequest():
             return prompt_build(context, request)
+        case GateCandidatesRequest():
+            return gate_candidates(context, request)
+        case GatePagesRequest():
+            return gate_pages(context, request)
         case OperatorStatusRequest():
             return operator_status(context, request)
         case OperatorDiagnosticsRequest():

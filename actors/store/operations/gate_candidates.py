@@ -1,0 +1,143 @@
+"""What the recall gate asks a store: pages that a message may need, with passages; the label index; page beginnings.
+
+Current pages only, but for sources and artifacts, and none whose title reads like an instruction or contains markup.
+Where the index cannot answer, the refusal says so: it never means that no page matched.
+
+Source: memory-provider.md (Recall gate, steps 1 and 3), decisions.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from actors.store.needs import NeedIndex
+from actors.store.operations.context import OperationContext, Outcome
+from actors.store.operations.labels import label_is_safe, label_of
+from actors.store.operations.unindexed import Unindexed
+from messages.errors import IndexUnavailable
+from messages.json_types import JsonObject
+from messages.provider.gate import GateCandidatesRequest, GatePage, GatePagesRequest, pages_to_json
+from messages.text import utf16_length
+from messages.vocabulary import TITLE_MAX_CHARS
+from storage.search import PASSAGE_GAP, beginning, clip_message, message_words, passages
+from storage.state.catalogue_reader import Entry
+from storage.state.page_labels import PageLabels
+
+NEVER_OFFERED: Final = ("source", "artifact")
+"""Page types, with those below them, that the gate does not consider."""
+
+
+def gate_candidates(context: OperationContext, request: GateCandidatesRequest) -> Outcome:
+    """The candidates of a message, best first (``keyword``), or every label that fits, most connected first."""
+    match request.mode:
+        case "keyword":
+            return _by_words(context, request)
+        case "model":
+            return pages_to_json(list(_labels(context, request)))
+        case _:
+            assert_never(request.mode)
+
+
+def gate_pages(context: OperationContext, request: GatePagesRequest) -> JsonObject:
+    """The beginning of each of these pages that may still be shown, in their order."""
+    found = (context.catalogue.one(page_id) for page_id in request.ids)
+    considered = _Considered(context)
+    return pages_to_json(
+        [
+            _page(context, entry, beginning(context.session.load(entry).body, request.page_chars))
+            for entry in found
+            if entry is not None and considered.may_show(entry)
+        ]
+    )
+
+
+def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outcome:
+    prepared = context.prepared
+    if prepared.index_problem is not None:
+        raise IndexUnavailable(f"The gate finds no candidates: {prepared.index_problem}.", reason="not_ready")
+    if prepared.index_change is None:
+        return NeedIndex(context.catalogue.change)
+    message = clip_message(request.message)
+    words = message_words(message)
+    considered = _Considered(context)
+    try:
+        index = context.open_index()
+        late = Unindexed.after(context, index.position())
+        if late is None:
+            return NeedIndex(context.catalogue.change)
+        page = index.candidates(message, at_least=prepared.index_change, without_types=considered.without)
+    except IndexUnavailable as error:
+        context.index_failed(error)
+        raise
+    ranked = {candidate.rowid: place for place, candidate in enumerate(page.candidates)}
+    indexed = context.catalogue.of_rows(row for row in ranked if row not in late.rows)
+    found = sorted(indexed, key=lambda entry: ranked[entry.row])
+    # What was written since is judged by what it says now, and follows behind what the index ranks.
+    entries = [entry for entry in found if considered.may_show(entry)]
+    entries += late.matching(words, considered.may_show)
+    pages = []
+    for entry in entries[: request.limit]:
+        context.check()
+        record = context.session.load(entry)
+        quoted = passages(
+            record.body,
+            words,
+            most=request.excerpts,
+            chars=request.excerpt_chars,
+            total=request.page_chars,
+        )
+        pages.append(_page(context, entry, PASSAGE_GAP.join(quoted)))
+    return pages_to_json(pages)
+
+
+def _labels(context: OperationContext, request: GateCandidatesRequest) -> Iterator[GatePage]:
+    """Labels until the next one would not fit into ``max_index_chars``."""
+    considered = _Considered(context)
+    room = request.max_index_chars
+    for entry in PageLabels(context.catalogue).most_connected(context.now_ms, considered.without):
+        if not label_is_safe(entry.title):
+            continue
+        page = _page(context, entry)
+        room -= utf16_length(page.label) + 1
+        if room < 0:
+            return
+        yield page
+
+
+class _Considered:
+    """Which records the gate considers."""
+
+    def __init__(self, context: OperationContext) -> None:
+        ontology = context.session.ontology
+        within = (kind for name in NEVER_OFFERED for kind in ontology.types_within(name))
+        self.without = frozenset(spelling for kind in within for spelling in ontology.spellings(kind))
+        self._now_ms = context.now_ms
+
+    def may_show(self, entry: Entry) -> bool:
+        return (
+            entry.kind == "page"
+            and entry.current(self._now_ms)
+            and entry.type not in self.without
+            and label_is_safe(entry.title)
+        )
+
+
+def _page(context: OperationContext, entry: Entry, text: str = "") -> GatePage:
+    title = label_of(entry.title)
+    names = PageLabels(context.catalogue).own_names(entry)
+    alias = next((name for name, is_title in names if not is_title and _may_be_named(name)), None)
+    own_title = any(is_title for _, is_title in names) and _may_be_named(title) and title == entry.title
+    return GatePage(
+        id=entry.id,
+        title=title,
+        name=title if own_title else alias or entry.id,
+        type=entry.type,
+        alias=None if alias is None else label_of(alias),
+        text=text,
+    )
+
+
+def _may_be_named(name: str) -> bool:
+    """Whether a name can stand between quotation marks in a line of the block."""
+    return label_is_safe(name) and '"' not in name and utf16_length(name) <= TITLE_MAX_CHARS

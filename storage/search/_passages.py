@@ -1,0 +1,123 @@
+"""The passages of a page that share most with a message, for the recall gate to quote. No file, any thread.
+
+A passage is what blank lines separate. A word counts the more the fewer of the page's passages hold it, and irregular
+forms of a word are one word, as among candidates.
+
+Source: memory-provider.md (Recall gate, step 1).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import Final
+
+from messages.text import clip_utf16, utf16_length
+from storage.search._candidates import parse_message
+from storage.search._excerpt import _anchors, _beginning, _cut
+from storage.search._fold import tokens
+from storage.search._lemmas import lemma
+from storage.search._query import ParsedQuery, Phrase
+
+EXAMINED_MAX_CHARS: Final = 512 * 1024
+"""So much of a body is looked through."""
+MESSAGE_MAX_CHARS: Final = 32 * 1024
+"""So much of a message is looked at for its words: half from its beginning, half from its end."""
+PASSAGE_GAP: Final = "\n\n"
+
+_CUT_MIN_CHARS: Final = 80
+"""A passage that would have to be cut shorter is left out."""
+_BLANK_LINES: Final = re.compile(r"\r?\n(?:[^\S\n]*\n)+")
+
+
+def clip_message(text: str) -> str:
+    """The part of a message whose words count."""
+    if len(text) <= MESSAGE_MAX_CHARS:
+        return text
+    half = MESSAGE_MAX_CHARS // 2
+    return f"{text[:half]}\n{text[-half:]}"
+
+
+def message_words(text: str) -> ParsedQuery:
+    """The content words of a message as they were written; a page with any of them shares a word with it."""
+    written = dict.fromkeys(form for word in parse_message(text).words for form in word.written)
+    return ParsedQuery("any", tuple(written), (), ())
+
+
+def passages(body: str, words: ParsedQuery, *, most: int, chars: int, total: int) -> Sequence[str]:
+    """At most ``most`` passages of ``body``, the best matching first: none that holds no word of ``words``, unless
+    no passage holds one; then the first ones.
+
+    Each has at most ``chars`` UTF-16 units, and all of them, joined by :data:`PASSAGE_GAP`, at most ``total``. A longer
+    passage is cut to the window around its matching words; no surrogate pair is split.
+    """
+    found = [block for part in _BLANK_LINES.split(body[:EXAMINED_MAX_CHARS]) if (block := part.strip("\r\n").rstrip())]
+    wanted = {tuple(map(lemma, phrase)) for phrase in words.phrases}
+    split = [[*map(lemma, tokens(block))] for block in found]
+    held = [_held(one, wanted) for one in split]
+    weight = {phrase: _rarity(sum(phrase in one for one in held), len(found)) for one in held for phrase in one}
+    scores = [sum(weight[phrase] for phrase in one) for one in held]
+    ranked = sorted(range(len(found)), key=lambda place: (-scores[place], place))
+    kept: list[str] = []
+    used = 0
+    for place in [one for one in ranked if scores[one]] or ranked:
+        gap = len(PASSAGE_GAP) if kept else 0
+        room = min(chars, total - used - gap)
+        if len(kept) == most or room <= 0:
+            break
+        passage = found[place]
+        if utf16_length(passage) > room:
+            if kept and room < _CUT_MIN_CHARS:
+                continue
+            passage = window(passage, words, room)
+        kept.append(passage)
+        used += gap + utf16_length(passage)
+    return kept
+
+
+def window(passage: str, words: ParsedQuery, chars: int) -> str:
+    """The part of a passage that holds most of the words, on one line, in at most ``chars`` UTF-16 units."""
+    parts = passage.split()
+    text = " ".join(parts)
+    if utf16_length(text) <= chars:
+        return text
+    wanted = {tuple(map(lemma, phrase)) for phrase in words.phrases}
+    forms: dict[Phrase, None] = {(token,): None for token in tokens(passage) if (lemma(token),) in wanted}
+    forms |= dict.fromkeys(phrase for phrase in words.phrases if len(phrase) > 1)
+    anchors = _anchors(parts, text, ParsedQuery("any", tuple(forms), (), ()))
+    return _cut(text, _beginning(text, anchors, chars), chars, more=False)
+
+
+def beginning(body: str, chars: int) -> str:
+    """The start of a body in at most ``chars`` UTF-16 units, ended at a word where one ends in the second half."""
+    head = body[: 2 * chars].strip("\r\n")
+    if utf16_length(head) <= chars and len(body) <= 2 * chars:
+        return head.rstrip()
+    cut = clip_utf16(head, chars - 1)
+    at = max(cut.rfind(" "), cut.rfind("\n"))
+    return f"{(cut[:at] if at > len(cut) // 2 else cut).rstrip()}…"
+
+
+def _held(lemmas: Sequence[str], wanted: Collection[Phrase]) -> frozenset[Phrase]:
+    """Which of the phrases stand in a text of these tokens."""
+    singles: set[Phrase] = {(token,) for token in lemmas}
+    pairs = set(pairwise(lemmas)) if any(len(phrase) > 1 for phrase in wanted) else set()
+    joined = ""
+    held = []
+    for phrase in wanted:
+        if len(phrase) == 1:
+            stands = phrase in singles
+        elif len(phrase) == 2:
+            stands = phrase in pairs
+        elif stands := all(pair in pairs for pair in pairwise(phrase)):
+            joined = joined or f" {' '.join(lemmas)} "
+            stands = f" {' '.join(phrase)} " in joined
+        if stands:
+            held.append(phrase)
+    return frozenset(held)
+
+
+def _rarity(holding: int, of: int) -> float:
+    return math.log(1 + (of - holding + 0.5) / (holding + 0.5))
