@@ -8,7 +8,7 @@ finding nothing. The package keeps no text but the index's own tokens.
 Source: tools.md (Search and lookup), knowledge-more-facts.md section 6, decisions.md sections 5 and 8, SEARCH.md.
 """
 
-from storage.search._candidates import Candidate
+from storage.search._candidates import POOL, Candidate
 from storage.search._coverage import coverage
 from storage.search._documents import (
     IndexChange,
@@ -36,6 +36,7 @@ __all__ = [
     "LOCATED_MAX_BYTES",
     "MODES",
     "PASSAGE_GAP",
+    "POOL",
     "STOP_WORDS",
     "Candidate",
     "CandidatePage",

@@ -40,6 +40,7 @@ _NAME_WEIGHT: Final = 2.0
 _K1, _B = 2.0, 0.5
 _COVERAGE, _IN_NAME, _ADJACENT, _NEAR, _EXACT = 1.0, 1.0, 0.5, 0.2, 0.2
 _NEAR_WORDS: Final = 8
+_ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +128,25 @@ def find_candidates(database: Database, text: str, without_types: Collection[str
         f"{excluded} ORDER BY rank LIMIT {POOL}",
         (expression((word.indexed for word in message.words), " OR "), *values),
     )
-    exact = _exact(database, message, [int(rowid) for rowid, _ in pool])
     weights = [_idf(frequency, _rows(pool)) for frequency in _frequencies(database, message)]
-    scored = [
-        Candidate(int(rowid) & ROW_MASK, _score(message, weights, orjson.loads(where), exact[int(rowid)]))
-        for rowid, where in pool
-        if int(rowid) in exact
-    ]
-    return sorted(scored, key=lambda one: (-one.score, one.rowid))[:limit]
+    # At best a page holds each word whose stem it holds in the very form, which usually it does.
+    likely = [(*_score(message, weights, orjson.loads(where)), int(rowid)) for rowid, where in pool]
+    likely.sort(key=lambda one: (-one[0] - _EXACT * one[1], one[2]))
+    best: list[Candidate] = []
+    step = max(limit, 1)
+    for start in range(0, len(likely), step):
+        score, coverage, _ = likely[start]
+        if len(best) >= limit and best[limit - 1].score > score + _EXACT * coverage + _ROUNDING:
+            break
+        batch = likely[start : start + step]
+        exact = _exact(database, message, [rowid for *_, rowid in batch])
+        best += [
+            Candidate(rowid & ROW_MASK, score + _EXACT * sum(weights[place] for place in exact[rowid]))
+            for score, _, rowid in batch
+            if rowid in exact
+        ]
+        best.sort(key=lambda one: (-one.score, one.rowid))
+    return best[:limit]
 
 
 # --- inside ---------------------------------------------------------------------------------------------------------
@@ -182,18 +194,20 @@ def _idf(frequency: int, rows: int) -> float:
     return math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))
 
 
-def _score(message: Message, weights: Sequence[float], where: list[object], exact: Collection[int]) -> float:
+def _score(message: Message, weights: Sequence[float], where: list[object]) -> tuple[float, float]:
+    """The score of a page by its stems, to which words in their very form add, and the weight of its words."""
     size, total, rows, phrases = where
     assert isinstance(size, int)
     assert isinstance(total, int)
     assert isinstance(rows, int)
     assert isinstance(phrases, list)
     length = 1 - _B + _B * size / max(total / rows, 1)
-    score = 0.0
+    score = coverage = 0.0
     for weight, ((in_name, _), (in_body, _)) in zip(weights, phrases, strict=True):
         times = _NAME_WEIGHT * in_name + in_body
         if times:
             score += weight * (times * (_K1 + 1) / (times + _K1 * length) + _COVERAGE)
+            coverage += weight
         if in_name:
             score += _IN_NAME * weight
     for one, other in message.neighbours:
@@ -203,7 +217,7 @@ def _score(message: Message, weights: Sequence[float], where: list[object], exac
             score += _ADJACENT * both
         if nearest and abs(nearest) <= _NEAR_WORDS:
             score += _NEAR * both
-    return score + _EXACT * sum(weights[place] for place in exact)
+    return score, coverage
 
 
 def _distances(one: list[tuple[int, list[int]]], other: list[tuple[int, list[int]]]) -> Iterator[int]:

@@ -18,7 +18,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from stress.bench import access, crashing, doors, many, opening, reading, report, writing
+from stress.bench import access, crashing, doors, many, opening, reading, recalling, report, writing
 from stress.bench.measure import Row
 from stress.bench.store import BenchStore, Desk, make_store
 
@@ -183,6 +183,8 @@ GROUPS: Final[dict[str, Group]] = {
     "write": _at_desk(writing.through_session),
     "bridge": writing.through_bridge,
     "access": access.cost,
+    "candidates": _at_desk(recalling.candidates),
+    "turns": lambda store, rounds: recalling.turns_at_once(store, max(2, rounds // 40)),
     "git": _at_desk(lambda desk, _: writing.git_checkpoint(desk)),
     "recovery": lambda store, rounds: opening.recovery(store, max(2, rounds // 40)),
     "crash": lambda store, rounds: crashing.crashed_lane(store, max(3, rounds // 20)),

@@ -99,13 +99,14 @@ def test_the_build_that_syncs_everything_does_the_same_with_more_syncs_and_leave
 
 def test_a_run_writes_its_table_and_its_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["bench", "--size", "30", "--rounds", "2", "--cache", str(tmp_path), "--scratch", str(tmp_path)]
-    for rows in ("frontmatter", "edit", "search", "access", "crash"):
+    for rows in ("frontmatter", "edit", "search", "access", "crash", "candidates"):
         arguments += ["--rows", rows]
     assert main([*arguments, "--json", str(tmp_path / "run.json"), "--markdown", str(tmp_path / "run.md")]) == 0
     run = json.loads((tmp_path / "run.json").read_text("utf-8"))
     names = {row["row"] for row in run["rows"]}
     assert {"frontmatter of one record", "one external edit, found by the next lookup", "3-word OR search"} <= names
     assert {f"permit and re-checks of a save, {grants}" for grants in ("1 grant", "1,000 grants")} <= names
+    assert "recall gate: candidates inside the lane (p95)" in names
     assert all(row["ours"]["median"] > 0 and row["size"] == 30 for row in run["rows"])
     shown = (tmp_path / "run.md").read_text("utf-8")
     assert all(f"| {name} | 30 |" in shown for name in names)

@@ -20,7 +20,7 @@ from messages.json_types import JsonObject
 from messages.provider.gate import GateCandidatesRequest, GatePage, GatePagesRequest, pages_to_json
 from messages.text import utf16_length
 from messages.vocabulary import TITLE_MAX_CHARS
-from storage.search import PASSAGE_GAP, beginning, clip_message, message_words, passages
+from storage.search import PASSAGE_GAP, POOL, beginning, clip_message, message_words, passages
 from storage.state.catalogue_reader import Entry
 from storage.state.page_labels import PageLabels
 
@@ -66,15 +66,22 @@ def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outc
         late = Unindexed.after(context, index.position())
         if late is None:
             return NeedIndex(context.catalogue.change)
-        page = index.candidates(message, at_least=prepared.index_change, without_types=considered.without)
+        entries: list[Entry] = []
+        # The best alone are found at half the cost; more are wanted only where some of them may not be shown.
+        for limit in (request.limit, POOL):
+            page = index.candidates(
+                message, at_least=prepared.index_change, without_types=considered.without, limit=limit
+            )
+            ranked = {candidate.rowid: place for place, candidate in enumerate(page.candidates)}
+            indexed = context.catalogue.of_rows(row for row in ranked if row not in late.rows)
+            found = sorted(indexed, key=lambda entry: ranked[entry.row])
+            entries = [entry for entry in found if considered.may_show(entry)]
+            if len(entries) == request.limit or len(ranked) < limit:
+                break
     except IndexUnavailable as error:
         context.index_failed(error)
         raise
-    ranked = {candidate.rowid: place for place, candidate in enumerate(page.candidates)}
-    indexed = context.catalogue.of_rows(row for row in ranked if row not in late.rows)
-    found = sorted(indexed, key=lambda entry: ranked[entry.row])
     # What was written since is judged by what it says now, and follows behind what the index ranks.
-    entries = [entry for entry in found if considered.may_show(entry)]
     entries += late.matching(words, considered.may_show)
     pages = []
     for entry in entries[: request.limit]:
