@@ -14,6 +14,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from pathlib import Path
 
 
 def _may_mount() -> bool:
@@ -25,6 +26,21 @@ def _may_mount() -> bool:
         return True
 
 
+def _has_guide() -> bool:
+    """Whether the guide to agent memory lies beside the checkout, or where the environment says."""
+    beside = Path("shared", "spec", "agent-memory.md")
+    return bool(os.environ.get("KNOWLEDGE_AGENT_MEMORY_GUIDE")) or any(
+        (above / beside).is_file() for above in Path(__file__).resolve().parents[2:]
+    )
+
+
+def _has_registry() -> bool:
+    """Whether a package can be had at all."""
+    with tempfile.TemporaryDirectory() as folder:
+        fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder, "pykka"]
+        return subprocess.run(fetch, capture_output=True, check=False).returncode == 0
+
+
 PRESENT: dict[str, Callable[[], bool]] = {
     "linux": lambda: sys.platform == "linux",
     "macos": lambda: sys.platform == "darwin",
@@ -32,6 +48,8 @@ PRESENT: dict[str, Callable[[], bool]] = {
     "limits": lambda: os.geteuid() != 0,
     "mounts": _may_mount,
     "wordllama": lambda: importlib.util.find_spec("wordllama") is not None,
+    "guide": _has_guide,
+    "registry": _has_registry,
 }
 """``limits``: a user whose access to files has any. ``wordllama``: there is no wheel of it for every machine."""
 
