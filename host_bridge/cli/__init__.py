@@ -28,6 +28,7 @@ _COMMANDS = {
     "inspect": "host_bridge.cli.inspect",
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",
+    "memory": "host_bridge.cli.memory",
     "repair": "host_bridge.cli.repair",
     "restore": "host_bridge.cli.restore",
     "serve": "host_bridge.cli.serve",

@@ -9,6 +9,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
 
   knowledge demo                     watch it do its main job, on a throw-away state directory
   knowledge mcp                      the server to put into an MCP client's configuration
+  knowledge memory ...               an agent's small memory in a directory: remember, recall, context, facts, log
   knowledge call TOOL '{...}'        call one tool, as the agent would
   knowledge status                   is an owner running, how is it, and what should you know?
   knowledge inspect ...              look into a store: recent, search, one record, history, activity, vocabulary
@@ -303,6 +304,41 @@ once. When the owner dies it starts another and goes on.
 
 Example (most clients):
   {{"mcpServers": {{"knowledge": {{"command": "/absolute/path/to/knowledge", "args": ["mcp"]}}}}}}
+
+With --simple it offers two tools, remember and recall, on one directory, and needs no owner: `knowledge help memory`.
+What is remembered so is stripped of what could pass for structure of a prompt.
+
+  --simple                       remember and recall alone
+  --memory-dir DIR               their directory (default: $KNOWLEDGE_MEMORY_DIR, else ./agent_memory)
+""",
+    "memory": f"""\
+knowledge memory remember TEXT      keep a note; `-` reads it from stdin
+knowledge memory recall [QUERY]     what is about these words, the best first; without words the most important
+knowledge memory context            what an agent's prompt should hold: persistent facts, then recent notes
+knowledge memory facts              the persistent facts, by category
+knowledge memory log                what was remembered lately, the oldest first; a star marks what is persistent
+knowledge memory prune              remove old daily logs, with the notes of those days that are not persistent
+knowledge memory clear              forget everything
+
+An agent's small memory: one directory with MEMORY.md, which people edit, and a log for each day. It needs no owner and
+no vault, and is the one that KnowledgeMemory in Python and `knowledge mcp --simple` use; all may use it at once.
+
+  --dir DIR                      the directory (default: $KNOWLEDGE_MEMORY_DIR, else ./agent_memory)
+  --category C --persistent      remember: file it under C; keep it for good, in MEMORY.md too
+  --importance N --ttl-days N    remember: from 0 to 1 (default 0.5); forget it after so many days
+  --limit N                      recall (default 5), log (default 50): at most so many
+  --ranking R                    recall: bm25 (default), or tokens, which counts words that occur anywhere
+  --days N                       log (default 7), prune (default 30): so many days before today
+  --entries N --max-chars N      context: so many recent notes (default 50); so long as a whole
+  --logs                         clear: only the logs and what is not persistent
+  --yes                          clear: do not ask
+  --json                         one compact line
+{_STATE} (not needed here)
+
+Examples:
+  knowledge memory remember "Prefers dark mode" --category preferences --persistent
+  knowledge memory recall "editor preferences"
+  knowledge memory context --dir ~/agents/ana/memory
 """,
     "repair": f"""\
 knowledge repair [--store ID] [PART...]      mend what is wrong with the stores; without PART only that
@@ -466,6 +502,7 @@ _ENDS = {
     "inspect": "345",
     "maintenance": "345",
     "mcp": "345",
+    "memory": "34",
     "repair": "346",
     "restore": "34",
     "serve": "345",

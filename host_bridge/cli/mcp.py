@@ -1,10 +1,13 @@
-"""``knowledge mcp``: MCP on stdio by copying bytes to the owner. Standard library only, ready in under 60 ms."""
+"""``knowledge mcp``: MCP on stdio by copying bytes to the owner. Standard library only, ready in under 60 ms.
+
+With ``--simple`` it is a server itself (:mod:`host_bridge.memory_mcp`).
+"""
 
 from __future__ import annotations
 
-from host_bridge.cli import output
+from host_bridge.cli import exits, output
 from host_bridge.cli.dialects import McpDialect
-from host_bridge.cli.options import CALLER, STATE_DIR, UsageError, parse, state_dir
+from host_bridge.cli.options import CALLER, STATE_DIR, Options, UsageError, parse, state_dir
 from host_bridge.cli.pump import Pump
 from host_bridge.owner.client import Connection, OwnerError, reach
 
@@ -14,12 +17,16 @@ if TYPE_CHECKING:
 
     from messages.json_types import JsonObject
 
-_OPTIONS = {**STATE_DIR, **CALLER, "--profile": True}
+_OPTIONS = {**STATE_DIR, **CALLER, "--profile": True, "--simple": False, "--memory-dir": True}
 _PROFILES = ("simple", "read", "core", "full")
 
 
 def run(arguments: Sequence[str]) -> int:
     options = parse(arguments, _OPTIONS)
+    if options.has("--simple"):
+        return _simple(options)
+    if options.has("--memory-dir"):
+        raise UsageError("--memory-dir belongs to --simple")
     place = state_dir(options)
     profile = options.get("--profile") or "core"
     if profile not in _PROFILES:
@@ -36,3 +43,19 @@ def run(arguments: Sequence[str]) -> int:
         if error.code != "stopping":
             return output.failure(error, compact=False)
     return Pump(connect, first, McpDialect()).run()
+
+
+def _simple(options: Options) -> int:
+    """Two tools on one directory, without an owner."""
+    others = [name for name in _OPTIONS if name not in ("--simple", "--memory-dir") and options.has(name)]
+    if others:
+        raise UsageError(f"--simple takes --memory-dir alone, not {others[0]}")
+    from host_bridge.cli.memory import directory_of
+    from host_bridge.memory_mcp import serve
+    from messages.errors import KnowledgeError
+
+    try:
+        serve(directory_of(options, "--memory-dir"))
+    except KnowledgeError as error:
+        return output.failure(OwnerError(error.code, error.message, error.retry, dict(error.fields)), compact=False)
+    return exits.OK
