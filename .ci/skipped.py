@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,6 +51,7 @@ PRESENT: dict[str, Callable[[], bool]] = {
     "wordllama": lambda: importlib.util.find_spec("wordllama") is not None,
     "guide": _has_guide,
     "registry": _has_registry,
+    "redis": lambda: shutil.which("redis-server") is not None,
 }
 """``limits``: a user whose access to files has any. ``wordllama``: there is no wheel of it for every machine."""
 

@@ -4,6 +4,7 @@ Source: agent-memory.md, agent-memory-contract.md.
 """
 
 from storage.agent_memory.archive import pack, unpack
+from storage.agent_memory.backends import RedisKnowledgeBackend, SupabaseKnowledgeBackend
 from storage.agent_memory.context import Context, ContextBounds, build_context, first_kept_day
 from storage.agent_memory.contract import KnowledgeBackend, KnowledgeStore
 from storage.agent_memory.daily_logs import LogLine
@@ -11,8 +12,10 @@ from storage.agent_memory.directory import MemoryDirectory
 from storage.agent_memory.entry import KnowledgeEntry, utc_now
 from storage.agent_memory.file_store import FileKnowledgeStore
 from storage.agent_memory.notes import Fact
+from storage.agent_memory.redis_store import RedisKnowledgeStore
 from storage.agent_memory.sanitizers import PreSaveHook, dedupe_against, defang_delimiters, strip_surrogates
 from storage.agent_memory.sqlite_store import SQLiteKnowledgeStore
+from storage.agent_memory.supabase_store import SupabaseKnowledgeStore
 
 __all__ = [
     "Context",
@@ -25,7 +28,11 @@ __all__ = [
     "LogLine",
     "MemoryDirectory",
     "PreSaveHook",
+    "RedisKnowledgeBackend",
+    "RedisKnowledgeStore",
     "SQLiteKnowledgeStore",
+    "SupabaseKnowledgeBackend",
+    "SupabaseKnowledgeStore",
     "build_context",
     "dedupe_against",
     "defang_delimiters",

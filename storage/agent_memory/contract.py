@@ -9,10 +9,10 @@ Source: agent-memory-contract.md sections 3 and 7.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from storage.agent_memory.entry import KnowledgeEntry, in_utc
+from storage.agent_memory.entry import KnowledgeEntry, days_before, in_utc
 
 ALL = 1_000_000_000
 """As a limit: every entry."""
@@ -60,6 +60,10 @@ class WatchedStore(Protocol):
 
     def everything(self) -> list[KnowledgeEntry]:
         """All entries, expired ones included, in no order; not to be changed by the caller."""
+        ...
+
+    def get_many(self, entry_ids: Iterable[str]) -> dict[str, KnowledgeEntry]:
+        """Those of these entries that there are, by id; not to be changed by the caller."""
         ...
 
     def version(self) -> object:
@@ -119,7 +123,7 @@ def is_prunable(
     """Whether a prune removes the entry: never a persistent one. 0 days is a real age, 0 importance is no bound."""
     if entry.persistent:
         return False
-    too_old = max_age_days is not None and in_utc(entry.created_at) < now - timedelta(days=max_age_days)
+    too_old = max_age_days is not None and in_utc(entry.created_at) < days_before(now, max_age_days)
     return entry.expired_at(now) or too_old or (min_importance > 0 and entry.importance < min_importance)
 
 

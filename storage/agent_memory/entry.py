@@ -13,11 +13,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from messages.errors import InvalidArgument
+
 GENERAL: Final = "general"
 FIELDS: Final = (
     "id", "content", "category", "importance", "persistent", "ttl_days", "created_at", "updated_at", "metadata",
 )  # fmt: skip
 """The fields in the order in which they are written."""
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def utc_now() -> datetime:
@@ -60,7 +64,7 @@ class KnowledgeEntry:
         try:
             return in_utc(self.created_at) + timedelta(days=self.ttl_days)
         except OverflowError:
-            return None if self.ttl_days > 0 else datetime.min.replace(tzinfo=UTC)
+            return None if self.ttl_days > 0 else _FIRST
 
     def copied(self) -> KnowledgeEntry:
         """An equal entry that shares nothing with this one."""
@@ -68,8 +72,21 @@ class KnowledgeEntry:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The moment in UTC; one without a zone is UTC already."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    """The moment in UTC; one without a zone is UTC already, one beyond the calendar its end."""
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return _FIRST if moment.year == 1 else _LAST
+
+
+def days_before(now: datetime, days: float) -> datetime:
+    """The moment so many days earlier, or the end of the calendar where that lies beyond it."""
+    try:
+        return now - timedelta(days=days)
+    except OverflowError:
+        return _FIRST if days > 0 else _LAST
 
 
 def parse_moment(value: object) -> datetime:
@@ -96,6 +113,50 @@ def to_json(entry: KnowledgeEntry) -> dict[str, Any]:
     }
 
 
+TTL_DAYS_MAX: Final = 2**31 - 1
+"""What every database has room for; more than the calendar has days."""
+
+
+def storable(entry: KnowledgeEntry) -> KnowledgeEntry:
+    """A copy that is what every store gives back: its metadata are as JSON has them, its times in UTC.
+
+    Raises ``InvalidArgument`` for a field whose type no store could read or order again, and ``TypeError`` or
+    ``ValueError`` for metadata that JSON cannot hold.
+    """
+    for name in ("id", "content", "category"):
+        if not isinstance(getattr(entry, name), str):
+            raise _unfit(name, "text")
+    if not entry.id:
+        raise _unfit("id", "text that is not empty")
+    if not _is_number(entry.importance):
+        raise _unfit("importance", "a number")
+    days: object = entry.ttl_days
+    if days is not None and (not _is_whole(days) or abs(entry.ttl_days or 0) > TTL_DAYS_MAX):
+        raise _unfit("ttl_days", f"a whole number between -{TTL_DAYS_MAX} and {TTL_DAYS_MAX}, or none")
+    for name in ("created_at", "updated_at"):
+        if not isinstance(getattr(entry, name), datetime):
+            raise _unfit(name, "a datetime")
+    if not isinstance(entry.metadata, dict):
+        raise _unfit("metadata", "a dict")
+    return replace(
+        entry,
+        importance=float(entry.importance),
+        persistent=bool(entry.persistent),
+        created_at=in_utc(entry.created_at),
+        updated_at=in_utc(entry.updated_at),
+        metadata=json.loads(json.dumps(entry.metadata, allow_nan=False)) if entry.metadata else {},
+    )
+
+
+def _unfit(field_name: str, allowed: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"An entry cannot be kept: its {field_name} must be {allowed}.",
+        field=field_name,
+        reason="type",
+        allowed=allowed,
+    )
+
+
 def from_json(value: Mapping[str, Any]) -> KnowledgeEntry:
     """The entry of an object; what may be left out gets its default.
 
@@ -108,7 +169,7 @@ def from_json(value: Mapping[str, Any]) -> KnowledgeEntry:
     importance, ttl_days, metadata = value.get("importance", 0.5), value.get("ttl_days"), value.get("metadata")
     if not isinstance(category, str) or not _is_number(importance):
         raise ValueError("a category is text and an importance a number")
-    if ttl_days is not None and (not isinstance(ttl_days, int) or isinstance(ttl_days, bool)):
+    if ttl_days is not None and not _is_whole(ttl_days):
         raise ValueError("days to live are a whole number")
     if isinstance(metadata, str):
         metadata = json.loads(metadata)
@@ -131,3 +192,7 @@ def from_json(value: Mapping[str, Any]) -> KnowledgeEntry:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -23,7 +23,7 @@ from typing import Final
 
 from storage import files
 from storage.agent_memory.contract import is_prunable, selected
-from storage.agent_memory.entry import KnowledgeEntry, from_json, to_json, utc_now
+from storage.agent_memory.entry import KnowledgeEntry, from_json, storable, to_json, utc_now
 from storage.agent_memory.locking import DirectoryLock, make_directory
 
 logger = logging.getLogger(__name__)
@@ -62,14 +62,15 @@ class FileKnowledgeStore:
     # --- the contract ----------------------------------------------------------------------------------
 
     def save(self, entry: KnowledgeEntry) -> str:
-        """As the contract says. Raises ``TypeError`` or ``ValueError`` for metadata that JSON cannot hold, and
-        ``StorageError``; nothing is changed then."""
-        line = _line(to_json(entry))
+        """As the contract says. Raises what :func:`~storage.agent_memory.entry.storable` does, and ``StorageError``;
+        nothing is changed then."""
+        kept = storable(entry)
+        line = _line(to_json(kept))
         with self.lock.reporting() as folder:
             self._follow(folder)
             self._append(folder, [line])
             self._lines += 1
-            self._entries[entry.id] = entry.copied()
+            self._entries[entry.id] = kept
             self._rewrite_if_mostly_dead(folder)
         return entry.id
 
@@ -132,6 +133,12 @@ class FileKnowledgeStore:
         with self.lock.reporting() as folder:
             self._follow(folder)
             return list(self._entries.values())
+
+    def get_many(self, entry_ids: Iterable[str]) -> dict[str, KnowledgeEntry]:
+        """Those of these entries that there are; they are the store's own and not to be changed."""
+        with self.lock.reporting() as folder:
+            self._follow(folder)
+            return {one: self._entries[one] for one in entry_ids if one in self._entries}
 
     def version(self) -> object:
         """The stamp of the file: it changes with every write."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from storage.agent_memory.contract import is_prunable
-from storage.agent_memory.entry import KnowledgeEntry, from_json, in_utc, to_json, utc_now
+from storage.agent_memory.entry import KnowledgeEntry, from_json, in_utc, storable, to_json, utc_now
 from storage.faults import effect
 from storage.state.connection import Database, Row
 
@@ -69,7 +69,7 @@ class SQLiteKnowledgeStore:
                 database.execute(statement)
 
     def save(self, entry: KnowledgeEntry) -> str:
-        value = to_json(entry)
+        value = to_json(storable(entry))
         row = tuple(value.values())[:-1]
         database = self._database()
         with database.transaction(full=True, point="agent_memory.sqlite.change"):
@@ -78,7 +78,7 @@ class SQLiteKnowledgeStore:
                 "content = excluded.content, category = excluded.category, importance = excluded.importance, "
                 "persistent = excluded.persistent, ttl_days = excluded.ttl_days, created_at = excluded.created_at, "
                 "updated_at = excluded.updated_at, metadata = excluded.metadata",
-                (*row, json.dumps(entry.metadata)),
+                (*row, json.dumps(value["metadata"])),
             )
         return entry.id
 
@@ -123,6 +123,14 @@ class SQLiteKnowledgeStore:
     def everything(self) -> list[KnowledgeEntry]:
         """All entries."""
         return list(map(_entry, self._database().query(f"SELECT {_COLUMNS} FROM knowledge")))
+
+    def get_many(self, entry_ids: Iterable[str]) -> dict[str, KnowledgeEntry]:
+        """Those of these entries that there are, by id."""
+        listed = json.dumps(list(entry_ids))
+        rows = self._database().query(
+            f"SELECT {_COLUMNS} FROM knowledge WHERE id IN (SELECT value FROM json_each(?))", (listed,)
+        )
+        return {entry.id: entry for entry in map(_entry, rows)}
 
     def version(self) -> object:
         """What SQLite counts: changes by other connections, and by this one."""
