@@ -197,7 +197,12 @@ def test_reads_add_up_to_20_retained_evidence_locators(desk: Desk) -> None:
     }  # fmt: skip
     longer = claim_file("d", "It is.", evidence=[citation(n, attribution="ü" * 5_000) for n in range(1, 31)])
     write_note(desk.folder(), "claims/d.md", longer)
-    assert json_bytes(read(desk, "d")) <= 48 * 1024
+    bounded = read(desk, "d")
+    assert json_bytes(bounded) <= 17 * 1024
+    kept = bounded["evidence"]
+    assert isinstance(kept, list)
+    assert 5 < len(kept) < 20
+    assert bounded["evidenceTotal"] == 30
 
 
 # --- references ---------------------------------------------------------------------------------------------

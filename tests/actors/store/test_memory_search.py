@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import apsw
 import pytest
 
 from actors.store.operations import table
@@ -291,6 +292,17 @@ def test_an_expiry_between_two_pages_rejects_the_continuation(desk: Desk) -> Non
     cursor = cursor_of(desk)
     desk.now_ms += 24 * 3_600_000
     assert isinstance(refused(desk, query="harbor", cursor=cursor), SnapshotChanged)
+
+
+def test_a_catalogue_that_was_built_anew_is_another_snapshot(desk: Desk) -> None:
+    filled(desk)
+    cursor = cursor_of(desk)
+    desk.close()
+    database = apsw.Connection(str(desk.layout.state_database))
+    database.execute("UPDATE catalogue_identity SET id = 'another'")
+    database.close()
+    assert isinstance(refused(desk, query="harbor", cursor=cursor), SnapshotChanged)
+    assert len(search(desk, "harbor")) == 7
 
 
 def test_a_cursor_from_another_store_is_rejected(desk: Desk, tmp_path: Path) -> None:
