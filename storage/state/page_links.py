@@ -127,7 +127,8 @@ class PageLinks:
     def _follow_ties(self, row: int, before: Identity | None, after: Identity | None) -> None:
         """The pages that this record connects, if it is a statement, and what statements say of it, if it means
         something else now."""
-        self._ties.decide(row)
+        if any(one is not None and not one.page for one in (before, after)):
+            self._ties.decide(row, new=before is None)
         if _meant_by_id(before) != _meant_by_id(after):
             self._ties.decide_naming({one.id for one in (before, after) if one is not None})
         self._ties.settle()

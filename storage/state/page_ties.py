@@ -2,7 +2,7 @@
 
 A statement connects the current pages that it names, merge redirects followed: a relationship both its ends, a claim
 all that it is about. It counts while it is active and valid; that it expires takes no connection back, since that
-happens without a write. The order in which records arrive does not matter. A statement about one page costs three
+happens without a write. The order in which records arrive does not matter. A statement about one page costs two
 queries; one about many costs as much as they have pairs. Runs inside the publication's transaction, on the lane's
 thread.
 
@@ -26,6 +26,8 @@ _NAMED: Final = (
     "AND r.lifecycle = 'active' AND r.valid = 1 AND r.fixture = 0 AND "
     "CASE r.kind WHEN 'claim' THEN f.role IN ('entity', 'owner') WHEN 'relationship' THEN f.role IN ('from', 'to') END"
 )
+_TIED: Final = "SELECT page FROM tie WHERE row = ?"
+_MENTIONED: Final = "SELECT 1 FROM reference WHERE partition = ? AND target = ? LIMIT 1"
 # A statement that names one id connects nothing, whatever that means.
 _NAMING: Final = (
     "SELECT DISTINCT f.row FROM json_each(?1) j CROSS JOIN reference f ON f.partition = ?2 AND f.target = j.value "
@@ -53,9 +55,9 @@ class PageTies:
         if not self._stated(*sorted((row, other))):
             self._changed.subtract((row, other))
 
-    def decide(self, row: int) -> None:
+    def decide(self, row: int, *, new: bool = False) -> None:
         """Which pages a statement connects now; none where there is none, or it does not count."""
-        known = {int(page) for (page,) in self._db.query("SELECT page FROM tie WHERE row = ?", (row,))}
+        known = set() if new else {int(page) for (page,) in self._db.query(_TIED, (row,))}
         named = [str(target) for (target,) in self._db.query(_NAMED, (row,))]
         pages = {page for target in named if (page := self._page_of(target)) is not None} if len(named) > 1 else set()
         if len(pages) < 2:
@@ -75,6 +77,8 @@ class PageTies:
 
     def decide_naming(self, ids: Collection[str]) -> None:
         """The same for every statement that names one of these ids, or that of a page merged into one of them."""
+        if not any(self._db.query_one(_MENTIONED, (self._reader.number, one)) for one in ids):
+            return  # as of almost every new record
         for (row,) in self._db.query(_NAMING, (json.dumps(sorted(self._merged_away(ids))), self._reader.number)):
             self.decide(int(row))
 

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from stress.bench import access, crashing, doors, many, opening, reading, recalling, report, writing
 from stress.bench.measure import Row
+from stress.bench.standing import standing
 from stress.bench.store import BenchStore, Desk, make_store
 
 SIZES: Final = (1_000, 10_000, 100_000)
@@ -178,6 +179,7 @@ GROUPS: Final[dict[str, Group]] = {
     "freshness": _at_desk(reading.freshness),
     "edit": _at_desk(reading.external_edit),
     "reads": _at_desk(reading.reads),
+    "standing": _at_desk(standing),
     "frontmatter": _at_desk(reading.one_frontmatter),
     "search": _at_desk(reading.search),
     "write": _at_desk(writing.through_session),

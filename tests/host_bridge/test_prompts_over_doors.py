@@ -6,10 +6,15 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
+from actors import prompting
+from actors.store import historian
+from actors.store.operations import prompt_build
+from actors.store.operations.standing_index import derive
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.transport import PendingAnswer
 from messages.audience import Audience, Conversation, OwnerPrivate
@@ -224,3 +229,73 @@ def test_a_host_on_stdio_gets_prompt_and_index(state_dir: Path) -> None:
     assert "knowledge-recall" in result["prompt"]
     assert answers[2]["result"] == {"prompt": "", "index": None}
     assert answers[3]["error"]["data"]["code"] == "invalid_argument"
+
+
+def awaited(bridge: KnowledgeBridge, started: str) -> str:
+    """The index of one of the session's next turns."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        found = built(bridge, started)["index"]
+        if found is not None:
+            return str(found)
+    raise AssertionError("no turn of the session got its index")
+
+
+def test_an_index_that_takes_too_long_is_left_out_and_the_sessions_next_turn_has_it(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    derived: list[int] = []
+
+    def slow(*given: Any) -> str | None:
+        derived.append(1)
+        assert goes_on.wait(30)
+        return derive(*given)
+
+    monkeypatch.setattr(prompt_build, "ROWS_MOST", 0)
+    monkeypatch.setattr(historian, "derive", slow)
+    with nothing_left(), open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        first = built(bridge, started)
+        assert first["index"] is None
+        assert SAVE_GUIDANCE in str(first["prompt"])
+        assert built(bridge, started)["index"] is None
+        goes_on.set()
+        found = awaited(bridge, started)
+        assert "- project: Garden Pilot" in found
+        page(bridge, "Tool Shed", 2)
+        assert built(bridge, started)["index"] == found
+    assert derived == [1]
+
+
+def test_a_historian_that_fails_costs_the_index_and_never_the_call(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> str | None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(prompt_build, "ROWS_MOST", 0)
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        with monkeypatch.context() as patched:
+            patched.setattr(historian, "derive", broken)
+            failed = built(bridge, started)
+        assert failed["index"] is None
+        assert SAVE_GUIDANCE in str(failed["prompt"])
+        assert "Garden Pilot" in awaited(bridge, started)
+
+
+def test_a_turn_waits_a_bounded_time_for_its_index_wherever_it_is_held_up(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        with monkeypatch.context() as patched:
+            patched.setattr(prompting, "INDEX_SECONDS", 0.0)
+            late = built(bridge, started)
+        assert late["index"] is None
+        assert SAVE_GUIDANCE in str(late["prompt"])
+        assert "Garden Pilot" in awaited(bridge, started)

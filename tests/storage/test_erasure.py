@@ -14,7 +14,7 @@ import pytest
 from messages.errors import NotFound, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
 from messages.vocabulary import PRIVATE, Partition
-from storage import erasure, repair
+from storage import erasure, repair, standing
 from storage.conversation_erase import erase, look
 from storage.erasure import NOTE_NAME
 from storage.faults import installed
@@ -55,6 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         partition=GROUP_PARTITION,
     )
     (desk.folder(GROUP_PARTITION) / "plain.md").write_bytes(SECRET)
+    standing.keep(desk.session.publisher, GROUP_PARTITION, 1, f"Labels of {SECRET.decode()}")
+    standing.keep(desk.session.publisher, PRIVATE, 1, "Labels")
     desk.call("grep", {"query": SECRET.decode()}, partition=GROUP_PARTITION)
     desk.call("grep", {"query": "oak"})
     checkpoints(desk.session)

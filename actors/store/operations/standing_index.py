@@ -111,6 +111,7 @@ class _Drawing:
         self._unfiled = self._unfiled_claims(recent)
         self._aliased = self._standing.with_alias({page.row for page in (*self._recent, *self._connected)})
         self._room = INDEX_UNITS
+        self._lines: dict[int, Sequence[str]] = {}
 
     # --- what there is ---------------------------------------------------------------------------------
 
@@ -194,6 +195,11 @@ class _Drawing:
     # --- lines -----------------------------------------------------------------------------------------
 
     def _page_lines(self, page: Page) -> Sequence[str]:
+        if page.row not in self._lines:
+            self._lines[page.row] = self._lines_of(page)
+        return self._lines[page.row]
+
+    def _lines_of(self, page: Page) -> Sequence[str]:
         new = self._new[page.row]
         notes = [] if not new else [f"{new} new claim{'' if new == 1 else 's'}"]
         name = page.id

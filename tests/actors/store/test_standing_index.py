@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -16,12 +18,14 @@ from messages.json_types import JsonObject, JsonValue
 from messages.text import utf16_length
 from messages.vocabulary import PRIVATE
 from storage import faults
+from storage.layout import StoreLayout
 from storage.records import format_instant
 from storage.standing import KEPT_MAX, as_of
 from tests.kit.store import (
     GROUP_PARTITION,
     Desk,
     claim_file,
+    copy_store,
     page_file,
     relationship_file,
     write_note,
@@ -554,3 +558,30 @@ def test_a_lost_text_of_history_is_a_refusal_and_no_other_index(desk: Desk) -> N
         desk.session.publisher.db.execute("DELETE FROM blob WHERE hash = ?", (str(page["expectedHash"]),))
     with pytest.raises(StoreUnavailable, match="History has lost"):
         index_of(desk, started)
+
+
+def test_choosing_an_index_costs_as_many_statements_in_a_store_of_four_times_the_size(
+    made_store: StoreLayout, tmp_path: Path
+) -> None:
+    found = []
+    for size in (60, 240):
+        desk = Desk(copy_store(made_store, tmp_path / str(size)))
+        pages = [
+            (f"p{n}.md", page_file(f"p{n:03}", f"Page {n:03} " + "x" * 70, aliases=[f"a{n}"])) for n in range(size)
+        ]
+        claims = [(f"c{n}.md", claim_file(f"c{n}", f"Fact {n}.", entities=["p000"])) for n in range(3 * size)]
+        write_notes(desk.folder(), pages + claims)
+        desk.now_ms = now_ms()
+        started = begin(desk)
+        counted = Counter[str]()
+
+        def count(point: str, counted: Counter[str] = counted) -> None:
+            counted[point] += 1
+
+        with faults.installed(count):
+            assert index_of(desk, started) is not None
+        found.append(counted)
+        desk.close()
+    assert found[0] == found[1]
+    assert found[0]["standing.commit"] == 1
+    assert [point for point in found[0] if ".read" in point or "scan" in point] == []
