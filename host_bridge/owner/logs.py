@@ -18,6 +18,8 @@ from structlog.typing import EventDict, WrappedLogger
 KEPT_BYTES: Final = 4 * 1024 * 1024
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+RECALL_GATE: Final = "actors.recall_gate.turn"
+
 
 def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
     """Send the standard library's and structlog's records to ``stream`` (stderr), one JSON object a line."""
@@ -27,6 +29,8 @@ def configure(stream: TextIO | None = None, *, level: int = logging.INFO) -> Non
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in ("mcp", "httpx", "httpcore"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    # Its one line a turn is what the gate is tuned by; a host on stdio finds it on standard error.
+    logging.getLogger(RECALL_GATE).setLevel(min(level, logging.INFO))
     structlog.configure(
         processors=[structlog.stdlib.add_log_level, _into_standard_library],
         wrapper_class=structlog.make_filtering_bound_logger(level),

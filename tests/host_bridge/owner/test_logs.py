@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from actors.recall_gate import turn
 from host_bridge.owner import logs
 from messages.json_types import JsonObject
 
@@ -83,3 +84,19 @@ def test_a_log_that_grew_is_set_aside_and_writers_follow(tmp_path: Path) -> None
     assert path.read_bytes() == b"after"
     assert path.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "owner.log.1").stat().st_size == 101
+
+
+def test_the_recall_gate_s_line_is_written_at_every_level_that_owners_log_at() -> None:
+    root = logging.getLogger()
+    handlers, level, gate = root.handlers[:], root.level, logging.getLogger(logs.RECALL_GATE)
+    try:
+        for configured in (logging.INFO, logging.WARNING):
+            target = io.StringIO()
+            logs.configure(target, level=configured)
+            gate.info("knowledge recall gate: mode=shadow")
+            assert [entry["event"] for entry in entries(target)] == ["knowledge recall gate: mode=shadow"]
+        assert gate.name == turn.__name__
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        gate.setLevel(logging.NOTSET)
