@@ -80,6 +80,8 @@ class RecallDesk:
             turn.unavailable("cancelled")
 
         call.cancellation.add_callback(cancel)
+        if turn.over:
+            return  # cancelled, or without time, before it began
         try:
             self._begin(turn, request, permit, settings, Deadline(budget))
         except Exception as defect:  # noqa: BLE001 - the registry of providers is foreign code

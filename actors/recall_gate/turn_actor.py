@@ -205,7 +205,7 @@ class TurnActor(GuardedActor):
             request=request,
             permit=work.permit,
             deadline=work.deadline,
-            size=len(work.message),
+            size=len(request.message) if isinstance(request, GateCandidatesRequest) else 0,
             cancellation=self._open.cancellation,
             correlation_id=self._open.correlation_id,
             share="recall gate:",

@@ -24,8 +24,8 @@ class PageLabels:
         Costs as much as is taken of it.
         """
         rows = self._db.iterate(
-            "SELECT p.row FROM page p JOIN record r ON r.row = p.row WHERE p.partition = ? AND p.degree IS NOT NULL "
-            "AND r.type NOT IN (SELECT value FROM json_each(?)) ORDER BY p.degree DESC, r.id",
+            "SELECT p.row FROM page p JOIN record r ON r.row = p.row WHERE p.partition = ? AND p.connected IS NOT NULL "
+            "AND r.type NOT IN (SELECT value FROM json_each(?)) ORDER BY p.connected DESC, p.id",
             (self._reader.number, json.dumps(sorted(without_types))),
         )
         for (row,) in rows:
