@@ -37,6 +37,8 @@ class Endpoint:
     seen: list[Seen] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     connections: int = 0
+    ended: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    """Released once for every connection that is over."""
 
     @property
     def url(self) -> str:
@@ -94,6 +96,10 @@ class Server(ThreadingHTTPServer):
         accepted = super().get_request()
         self.endpoint.connections += 1
         return accepted
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self.endpoint.ended.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass  # clients that leave in the middle are what these tests are about

@@ -13,8 +13,10 @@ import pytest
 
 from host_bridge.config import Configuration, parse_configuration
 from host_bridge.decisions import DecisionProviders
+from host_bridge.decisions.answering import Places, Provider
 from messages.envelope import Deadline
 from messages.provider.decision import (
+    BooleanAnswer,
     BooleanQuestion,
     Decision,
     DecisionProvider,
@@ -155,6 +157,28 @@ def test_an_edit_of_the_endpoint_takes_effect_with_the_next_request(registry: Re
         assert (len(endpoint.seen), len(other.seen)) == (1, 1)
 
 
+def test_an_edit_ends_the_connections_to_the_old_endpoint(registry: Registry, endpoint: Endpoint) -> None:
+    registry.edit(agents("{id: main}") + rerank(endpoint.url))
+    registry.ask()
+    with serving(lambda handler: results(handler, [0.2])) as other:
+        registry.edit(agents("{id: main}") + rerank(other.url))
+        registry.ask()
+        assert endpoint.ended.acquire(timeout=20)
+
+
+def test_an_edit_of_the_key_or_the_models_takes_effect_with_the_next_request(
+    registry: Registry, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLD", "old")
+    monkeypatch.setenv("NEW", "new")
+    for more in (", apiKeyEnv: OLD", ", apiKeyEnv: NEW", ""):
+        registry.edit(agents("{id: main}") + rerank(endpoint.url, more))
+        registry.ask()
+    assert [seen.headers.get("Authorization") for seen in endpoint.seen] == ["Bearer old", "Bearer new", None]
+    registry.edit(agents("{id: main}") + rerank(endpoint.url, models="{id: two}"))
+    assert reason(registry.ask) == "not-configured"
+
+
 def test_an_edit_elsewhere_keeps_the_connections(registry: Registry, endpoint: Endpoint) -> None:
     registry.edit(agents("{id: main}") + rerank(endpoint.url))
     registry.ask()
@@ -247,6 +271,31 @@ def test_a_failure_gives_its_place_back(registry: Registry, endpoint: Endpoint) 
         reason(lambda: registry.ask(SHORT))
     endpoint.behave = lambda handler: results(handler, [0.9])
     registry.ask()
+
+
+class Recording:
+    """An answerer that says how long it was given."""
+
+    def __init__(self) -> None:
+        self.given = 0.0
+
+    def problem(self) -> None:
+        return None
+
+    def answer(self, request: DecisionRequest, deadline: Deadline, before_dispatch: Callable[[], None]) -> Decision:
+        self.given = deadline.remaining()
+        return Decision({"q": BooleanAnswer(True, 2.0)})
+
+
+def test_every_deadline_is_capped_and_every_batch_is_checked_whoever_answers() -> None:
+    answerer = Recording()
+    provider = Provider("some/model", "main", answerer, Places(1))
+    for _ in range(2):
+        assert (
+            reason(lambda: provider.evaluate(REQUEST, deadline=Deadline.after(3600), before_dispatch=lambda: None))
+            == "invalid-response"
+        )
+    assert 29 < answerer.given <= 30
 
 
 # --- the end --------------------------------------------------------------------------------------------------------

@@ -417,6 +417,16 @@ def test_the_deadline_ends_the_request_whatever_the_server_does(
     asking.ask()
 
 
+def test_a_request_that_ended_at_its_deadline_leaves_its_connection(asking: Asking, endpoint: Endpoint) -> None:
+    def wait_for_the_end(handler: Handler) -> None:
+        handler.rfile.read(1)  # nothing comes but the end
+        handler.close_connection = True
+
+    endpoint.behave = wait_for_the_end
+    assert asking.refused(seconds=SHORT) == "deadline"
+    assert endpoint.ended.acquire(timeout=10)
+
+
 def test_a_server_that_never_accepts_ends_at_the_deadline() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
