@@ -202,6 +202,9 @@ class KnowledgeBridge:
         shown = self._runtime.health()
         if self._file is not None and self._file.problem is not None:
             shown["configuration"] = {"problem": str(self._file.problem)}
+        problems = self._decisions.problems()
+        if problems:
+            shown["decisions"] = {"problems": dict(problems)}
         return shown
 
     def busy(self) -> bool:
