@@ -46,6 +46,8 @@ class Client:
         """``doors`` with their weights. Only the first may speak for a conversation."""
         self.name = name
         self.calls = 0
+        self.asking: Caller | None = None
+        """On whose behalf a call is under way. Any thread may look."""
         self._ledger = ledger
         self._chance = random.Random(seed)
         self._doors = [door for door, _ in doors]
@@ -100,6 +102,7 @@ class Client:
         cancel_after: float | None = None,
     ) -> tuple[Operation, Outcome]:
         """One call, noted. Only the socket tells the owner of the deadline."""
+        self.asking = caller
         began = time.monotonic()
         outcome = door.call(
             ToolCall(
@@ -112,6 +115,7 @@ class Client:
             )
         )
         ended = time.monotonic()
+        self.asking = None
         result = outcome.result
         operation = Operation(
             number=self._ledger.number(),

@@ -61,7 +61,7 @@ def plan(seed: int) -> Iterator[Injury]:
     """An endless, seeded order of injuries in which every kind comes again and again. A short run has those first
     after which somebody must be started again: a lane with all its helpers, and a helper alone."""
     chance = random.Random(f"injuries/{seed}")
-    yield Injury("crash", "lane", chance.randrange(20))
+    yield Injury("die", "lane", chance.randrange(20))
     yield Injury("die", chance.choice(("git queue", "indexer")))
     while True:
         kinds: list[Action] = ["crash", "crash", "crash", "stall", "stall", "errno", "errno", "errno", "die", "die"]

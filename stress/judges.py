@@ -14,7 +14,7 @@ from typing import Final
 from stress.aftermath import Inspector, OnDisk, Row, first_lines, searchable
 from stress.damages import Finding
 from stress.ledger import UNIQUE, Access, Caller, Edit, Ledger, Operation, Ordeal
-from stress.linearizability import FOREVER, Event, Put, Read, Refused, Swap, TooHard, linearizable
+from stress.linearizability import FOREVER, Effect, Event, Put, Read, Refused, Swap, TooHard, linearizable
 from stress.lives import falls
 from stress.owner import Usage
 
@@ -25,6 +25,7 @@ SUCCESS_SHARE: Final = 0.90
 SAMPLED_REVISIONS: Final = 800
 SAMPLED_READS: Final = 400
 SAMPLED_WORDS: Final = 60
+EVENTS_SHOWN: Final = 12
 THREADS_MORE: Final = 16
 DESCRIPTORS_MORE: Final = 120
 DESCRIPTORS_A_PARTITION: Final = 6
@@ -241,7 +242,7 @@ def records_are_linearizable(evidence: Evidence) -> Verdict:
     for record, found in events.items():
         try:
             if not linearizable(found):
-                wrong.append(record)
+                wrong.append(f"{record}: {_told(found)}")
         except TooHard:
             hard += 1
     total = sum(map(len, events.values()))
@@ -373,7 +374,8 @@ def crashed_actors_come_back(evidence: Evidence) -> Verdict:
     fallen = Counter(fall.role for fall in found if fall.ended is not None)
     wrong = [f"{problem} ({fall.struck.place.split(': ')[-1]})" for fall in found for problem in fall.problems]
     listed = ", ".join(f"{role} {count}" for role, count in fallen.most_common()) or "nobody"
-    return _judged("who crashes comes back, in order", f"fell: {listed}", wrong)
+    stood = first_lines(fall.struck.place for fall in found if fall.ended is None)
+    return _judged("who crashes comes back, in order", f"fell: {listed}; withstood{stood or ': nobody'}", wrong)
 
 
 def nothing_grows(evidence: Evidence) -> Verdict:
@@ -463,6 +465,29 @@ def _events(evidence: Evidence) -> dict[str, list[Event]]:
         if ordeal.record is not None:
             events.pop(ordeal.record, None)
     return events
+
+
+def _told(events: Sequence[Event]) -> str:
+    """The last events of a record, shortly, for whoever must find out what went wrong."""
+    start = min(event.began for event in events)
+    last = sorted(events, key=lambda event: event.began)[-EVENTS_SHOWN:]
+    return ", ".join(f"{e.began - start:.2f}-{e.ended - start:.2f} {_what(e.effect)}" for e in last)
+
+
+def _what(effect: Effect) -> str:
+    match effect:
+        case Read(saw):
+            return f"read {_short(saw)}"
+        case Swap(expected, new):
+            return f"wrote {_short(expected)}>{_short(new)}"
+        case Put(new, certain):
+            return f"by hand {_short(new)}{'' if certain else '?'}"
+        case Refused(expected):
+            return f"refused {_short(expected)}"
+
+
+def _short(state: str | None) -> str:
+    return "nothing" if state is None else state[:6]
 
 
 def _noticed(edit: Edit, ordeals: Iterable[Ordeal]) -> float:

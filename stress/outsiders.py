@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -223,8 +223,11 @@ class Granter(Outsider):
         door: SocketDoor,
         watched: Sequence[StreamDoor],
         ledger: Ledger,
+        asking: Callable[[], Collection[Caller]],
     ) -> None:
+        """``asking``: for whom a call is under way, which is when it matters that a right ends."""
         super().__init__(chance, pause)
+        self._asking = asking
         self._conversations = conversations
         self._door = door
         self._watched = watched
@@ -232,10 +235,7 @@ class Granter(Outsider):
         self._granted: dict[Caller, str] = {}
 
     def act(self) -> None:
-        who = self.chance.choice(self._conversations)
-        wanted = (
-            None if who in self._granted and self.chance.random() < 0.7 else self.chance.choice(("read", "read-save"))
-        )
+        who, wanted = self._next()
         params: JsonObject = {"agent": who.agent, "sessionKey": str(who.conversation)}
         method = "access.grants.remove" if wanted is None else "access.grants.set"
         if wanted is not None:
@@ -252,6 +252,15 @@ class Granter(Outsider):
         else:
             self._granted[who] = wanted
         self._ledger.add(Access(who.agent, str(who.conversation), wanted, began, time.monotonic(), arrived))
+
+    def _next(self) -> tuple[Caller, str | None]:
+        """Mostly whoever is let in and has a call under way is shut out; otherwise one more is let in."""
+        caught = [who for who in self._asking() if who in self._granted]
+        if caught and self.chance.random() < 0.7:
+            return self.chance.choice(caught), None
+        who = self.chance.choice(self._conversations)
+        shut = who in self._granted and self.chance.random() < 0.2
+        return who, None if shut else self.chance.choice(("read", "read-save"))
 
 
 class Configurer(Outsider):

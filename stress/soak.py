@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,23 +20,18 @@ from stress.aftermath import Inspector
 from stress.clients import Client
 from stress.damages import DAMAGES, Finding, NotHere, mount, patient_of, suffer, unmount
 from stress.doors import Door, McpDoor, ShellDoor, SocketDoor, StreamDoor
-from stress.injuries import plan
 from stress.judges import JUDGES, Evidence, Judge, Verdict, grown
-from stress.ledger import Caller, Ledger, Life, Ordeal, Struck
+from stress.ledger import Caller, Ledger
 from stress.lives import answered_again, falls
-from stress.ordeals import DEAF, ORDEALS, ordeals, somebody
+from stress.ordeals import ORDEALS
 from stress.outsiders import Configurer, Editor, GitUser, Granter, Outsider
 from stress.owner import Owner, Usage
 from stress.scripts import Shelf
+from stress.surgery import Surgeon
 
-KILL_EVERY: Final = 6
-"""One injury in so many is a SIGKILL of the whole owner; the one after it stops the process for a while."""
-ORDEAL_AT: Final = 3
-"""Of as many, the one that is a damage to the files of a store."""
 QUIET_SECONDS: Final = 15.0
 QUIET_SHARE: Final = 0.25
 """At the end of a run nothing is injured for so long: what has gone wrong must show, and not be mended by a restart."""
-WATCH_SECONDS: Final = 0.1
 SETTLERS: Final = 8
 LOOK_SECONDS: Final = 2.0
 WAITS_SECONDS: Final = 0.1
@@ -114,15 +108,11 @@ class Soak:
         self._chance = random.Random(f"run/{settings.seed}")
         self._secrets: dict[str, str] = {}
         self._shelves: dict[Caller, Shelf] = {}
-        self._outages: list[tuple[float, float]] = []
         self._lags: list[tuple[float, float]] = []
         self._waits: list[tuple[float, float, float]] = []
         self._usages: list[Usage] = []
-        self._ended: list[str] = []
         self._findings: list[Finding] = []
-        self._skipped: dict[str, str] = {}
         self._until = 0.0
-        self._patients = itertools.cycle(range(settings.stores))
         self._doors: list[Door] = []
         self._callers = self._made_up_callers()
         self._configuration = self._state_dir / "knowledge.yaml"
@@ -137,9 +127,11 @@ class Soak:
             self._introduce()
             idle = self._owner.usage()
             clients = self._clients()
-            outsiders = self._outsiders()
+            outsiders = self._outsiders(clients)
             with ThreadPoolExecutor(len(clients) + len(outsiders) + 4, thread_name_prefix="stress") as pool:
-                surgery = pool.submit(self._surgery, stop, outsiders, began + self._settings.seconds)
+                quiet = min(QUIET_SECONDS, QUIET_SHARE * self._settings.seconds)
+                surgeon = self._called(outsiders)
+                surgery = pool.submit(surgeon.run, stop, began + self._settings.seconds - quiet)
                 heartbeat = pool.submit(self._heartbeat, over)
                 machine = pool.submit(self._watch_machine, over)
                 others = [pool.submit(outsider.run, stop) for outsider in outsiders]
@@ -154,10 +146,10 @@ class Soak:
                     for outsider in outsiders:
                         outsider.leave()
                     if self._settings.damages:
-                        self._damage()
+                        self._damage(surgeon)
                         self._work_on(pool, clients)
                     self._say("settling")
-                    evidence = self._rest(clients, idle)
+                    evidence = self._rest(clients, idle, surgeon)
                 finally:
                     stop.set()
                     over.set()
@@ -167,7 +159,7 @@ class Soak:
             for judge in judges:
                 self._say(judge.__name__.replace("_", " "))
                 verdicts.append(replace(judge(evidence), judge=judge.__name__))
-            found = falls(self._ledger, self._outages, self._until)
+            found = falls(self._ledger, surgeon.outages, self._until)
             stores = {self._shelves[callers[0]].vault_id: callers[0].store for callers in self._callers}
             status = self._owner.stop()
             if status != 0:
@@ -179,10 +171,10 @@ class Soak:
                 self._ledger,
                 seconds,
                 verdicts,
-                len(self._outages),
+                len(surgeon.outages),
                 self._usages,
                 self._findings,
-                self._skipped,
+                surgeon.skipped,
                 Counter(fall.role for fall in found if fall.ended is not None),
                 answered_again(self._ledger, found, stores),
             )
@@ -261,7 +253,7 @@ class Soak:
             )
         return clients
 
-    def _outsiders(self) -> list[Outsider]:
+    def _outsiders(self, clients: Sequence[Client]) -> list[Outsider]:
         seed = self._settings.seed
         outsiders: list[Outsider] = []
         for n in range(self._settings.stores):
@@ -289,9 +281,13 @@ class Soak:
         open_ones = [caller for callers in self._callers for caller in callers[1::2]]
         if open_ones:
             watched = [door for door in self._doors if isinstance(door, StreamDoor)]
+            chance, door = random.Random(f"grants/{seed}"), self._door()
             outsiders.append(
-                Granter(random.Random(f"grants/{seed}"), 0.15, open_ones, self._door(), watched, self._ledger)
-            )
+                Granter(
+                    chance, 0.1, open_ones, door, watched, self._ledger,
+                    lambda: [client.asking for client in clients if client.asking is not None],
+                )
+            )  # fmt: skip
         return outsiders
 
     def _door(self) -> SocketDoor:
@@ -305,94 +301,22 @@ class Soak:
     def _private(self, shelf: Shelf) -> Path:
         return self._vault(shelf) / "private"
 
+    def _called(self, outsiders: Sequence[Outsider]) -> Surgeon:
+        owners = {callers[0].store: callers[0] for callers in reversed(self._callers)}
+        return Surgeon(
+            self._owner,
+            self._ledger,
+            seed=self._settings.seed,
+            spacing=self._settings.spacing,
+            names=self._settings.ordeals,
+            patients={caller: self._vault(self._shelves[caller]).parent for caller in owners.values()},
+            doors=self._doors,
+            outsiders=outsiders,
+        )
+
     # --- what happens to the owner ----------------------------------------------------------------------
 
-    def _surgery(self, stop: threading.Event, outsiders: Sequence[Outsider], until: float) -> None:
-        """Injure the owner at a pace that it must sustain, and start it again after it was killed."""
-        chance = random.Random(f"surgery/{self._settings.seed}")
-        injuries = plan(self._settings.seed)
-        damages = ordeals(self._settings.seed, self._settings.ordeals)
-        turns = itertools.count(1)
-        due = time.monotonic() + self._settings.spacing
-        quiet = until - min(QUIET_SECONDS, QUIET_SHARE * self._settings.seconds)
-        while not stop.wait(WATCH_SECONDS):
-            self._collect()
-            if self._owner.pid and self._owner.usage() is None:
-                self._ended.append(f"ended after {len(self._ledger.struck)} injuries")
-                self._restart("ended")
-            if not self._settings.spacing or time.monotonic() < due:
-                continue
-            if time.monotonic() >= quiet:
-                self._owner.order({"do": "disarm"})
-                self._endure(DEAF, outsiders)
-                quiet = due = float("inf")
-                continue
-            self._owner.order({"do": "disarm"})
-            turn = next(turns)
-            if turn % KILL_EVERY == 0:
-                self._restart("SIGKILL")
-            elif turn % KILL_EVERY == 1 and turn > 1:
-                began = time.monotonic()
-                with self._owner.suspended():
-                    time.sleep(chance.uniform(0.3, 1.5))
-                self._outages.append((began, time.monotonic()))
-                self._ledger.add(Struck("SIGSTOP", "owner", began))
-            elif turn % KILL_EVERY == ORDEAL_AT:
-                self._endure(next(damages), outsiders)
-            else:
-                self._owner.arm(next(injuries))
-            due = time.monotonic() + self._settings.spacing * chance.uniform(0.7, 1.3)
-        self._owner.order({"do": "disarm"})
-        self._collect()
-
-    def _endure(self, name: str, outsiders: Sequence[Outsider]) -> None:
-        """One damage to one store, put right after a while, with everybody at work."""
-        trial, number = ORDEALS[name], next(self._patients)
-        caller = next(callers[0] for callers in self._callers if callers[0].store == f"store{number}")
-        store = None if trial.everybody else caller.store
-        self._collect()
-        with contextlib.ExitStack() as others:
-            for outsider in outsiders:
-                if trial.alone and outsider.store is not None and store in (None, outsider.store):
-                    others.enter_context(outsider.busy)
-            began = time.monotonic()
-            try:
-                patient = somebody(self._owner, caller, self._vault(self._shelves[caller]).parent, self._chance.choice)
-                found = aftermath.record_at(patient.path) if trial.record else None
-                treatment = trial.treat(patient)
-                with self._out():
-                    treatment.__enter__()
-            except (NotHere, FileNotFoundError) as reason:
-                self._skipped[name] = str(reason)
-                return
-            try:
-                time.sleep(trial.seconds)
-                if self._owner.usage() is None:
-                    self._ended.append(f"ended during {name}")
-            finally:
-                with self._out():
-                    treatment.__exit__(None, None, None)
-        ended = time.monotonic()
-        self._ledger.add(Ordeal(name, store, began, ended + trial.unheard, bool(trial.unheard), found))
-        if trial.no_way_in:
-            self._outages.append((began, ended))
-
-    @contextlib.contextmanager
-    def _out(self) -> Iterator[None]:
-        """No client starts an owner meanwhile; when ours was started again, it was out for so long."""
-        starters = [door for door in self._doors if isinstance(door, McpDoor | ShellDoor)]
-        began, starts = time.monotonic(), self._owner.starts
-        for door in starters:
-            door.hold(True)
-        try:
-            yield
-        finally:
-            for door in starters:
-                door.hold(False)
-            if self._owner.starts != starts:
-                self._outages.append((began, time.monotonic()))
-
-    def _damage(self) -> None:
+    def _damage(self, surgeon: Surgeon) -> None:
         """Every damage, each to another store, while nobody works."""
         for door in self._doors:
             door.leave()
@@ -407,7 +331,7 @@ class Soak:
             patient = patient_of(self._owner, caller, self._vault(self._shelves[caller]).parent)
             if patient is not None:
                 self._findings.append(suffer(name, patient, other, may_differ="Markdown" in name))
-            self._outages.append((began, time.monotonic()))
+            surgeon.outages.append((began, time.monotonic()))
 
     def _work_on(self, pool: ThreadPoolExecutor, clients: Sequence[Client]) -> None:
         stop = threading.Event()
@@ -424,26 +348,6 @@ class Soak:
         usage = self._owner.usage()
         if usage is not None:
             self._usages.append(usage)
-
-    def _restart(self, why: str) -> None:
-        self._collect()
-        with self._out():
-            self._ledger.add(Struck(why, "owner", time.monotonic()))
-            self._owner.kill()
-            self._owner.start()
-
-    def _collect(self) -> None:
-        fired, lives = self._owner.fired()
-        for struck in fired:
-            at, pid = struck["at"], struck["pid"]
-            assert isinstance(at, float)
-            assert isinstance(pid, int)
-            self._ledger.add(Struck(str(struck["kind"]), f"{struck['actor']}: {struck['place']}", at, pid))
-        for life in lives:
-            match life:
-                case {"what": "started" | "ended" as what, "actor": str(actor), "incarnation": int(incarnation),
-                      "at": float(at), "pid": int(pid)}:  # fmt: skip
-                    self._ledger.add(Life(what, actor, incarnation, at, pid))
 
     def _heartbeat(self, over: threading.Event) -> None:
         """Note when this process itself is held up: what it then sees late was not late."""
@@ -466,7 +370,7 @@ class Soak:
 
     # --- afterwards -------------------------------------------------------------------------------------
 
-    def _rest(self, clients: Sequence[Client], idle: Usage | None) -> Evidence:
+    def _rest(self, clients: Sequence[Client], idle: Usage | None, surgeon: Surgeon) -> Evidence:
         door = self._door()
         inspector = Inspector(door)
         self._shut_out(inspector)
@@ -490,11 +394,11 @@ class Soak:
             files={store: aftermath.on_disk(vault / "private") for store, vault in vaults.items()},
             secrets=self._secrets,
             closed=frozenset(caller for callers in self._callers for caller in callers[2::2]),
-            outages=self._outages,
+            outages=surgeon.outages,
             lags=self._lags,
             waits=self._waits,
             rest=(idle, self._at_rest(idle)),
-            ended_by_itself=self._ended,
+            ended_by_itself=surgeon.ended,
             repositories=self._repositories(vaults),
             findings=self._findings,
             until=self._until,

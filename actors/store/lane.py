@@ -267,6 +267,9 @@ class Lane(GuardedActor):
                     raise
                 if attempt == FENCE_ATTEMPTS - 1:
                     raise StaleFence("The file keeps changing outside; read the record again, try later.") from error
+                if attempt:
+                    # It was refreshed in between and knew nothing of this file's change: the watch may have gone deaf.
+                    partition.test_watch()
                 continue
             match outcome:
                 case NeedIndex(change) if self._indexes.reached(message.permit.partition, change):

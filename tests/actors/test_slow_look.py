@@ -250,6 +250,33 @@ def test_a_watch_that_went_deaf_is_noticed_within_the_stated_time_and_becomes_sc
         assert body(house, "ann") == "words3\n"
 
 
+def test_a_save_of_a_page_that_was_moved_while_the_watch_was_deaf_finds_it_and_the_watch_is_given_up(
+    tmp_path: Path,
+) -> None:
+    """What the save meets is what the watch should have told of; waiting for the next test would refuse it for ever."""
+    others = instances()
+    with opened(tmp_path, SETTINGS) as house:
+        path = note(house, "ann", "words1\n")
+        found = house.call(tool="record", arguments={"id": "ann"})["record"]
+        assert isinstance(found, dict)
+        [number] = instances() - others
+        make_deaf(number)
+        moved = path.rename(path.with_name("anna.md"))
+        save: JsonObject = {
+            "requestId": "00000000-0000-4000-8000-000000000001",
+            "id": "ann",
+            "expectedRevision": found["revision"],
+            "expectedHash": found["hash"],
+            "title": found["title"],
+            "type": found["type"],
+            "body": "words2\n",
+        }
+        house.call(tool="save_page", arguments=save)
+        assert "words2" in moved.read_text()
+        assert not path.exists()
+        assert house.call()["live"] == "unavailable"
+
+
 def test_a_watch_that_answers_for_nobody_is_not_tested(house: House) -> None:
     house.call()
     house.scheduler.advance(TEST + TICK)
