@@ -18,7 +18,10 @@ Action = Literal["crash", "stall", "errno", "die"]
 
 HELPERS: Final = ("git queue", "indexer", "evidence verifier", "file sync", "auditor", "source keeper")
 """Actors with fault points of their own, besides the lane."""
-MESSENGERS: Final = ("authority", "watcher", "maintenance", "lane", "git queue", "indexer")
+MESSENGERS: Final = (
+    *("authority", "watcher", "maintenance", "lane", "git queue", "indexer", "evidence verifier", "file sync"),
+    *("auditor", "source keeper"),
+)
 """Actors that may be made to die over a message."""
 ERRNOS: Final = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE, errno.EACCES)
 STALL_SECONDS: Final = (0.05, 0.3, 1.2)
