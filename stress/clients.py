@@ -87,6 +87,8 @@ class Client:
         cancel_after = chance.random() * 0.01 if chance.random() < _CANCEL else None
         operation, outcome = self.call(door, caller, tool, arguments, deadline=deadline, cancel_after=cancel_after)
         self._learn(self._shelves[caller], operation, outcome, arguments)
+        if outcome.code == "stale_fence" and isinstance(arguments.get("id"), str):
+            self._scripts[caller].overtaken(str(arguments["id"]))
         if chance.random() < _VANISH:
             door.leave()
         return outcome

@@ -456,7 +456,8 @@ def _copy_of(path: Path) -> Path:
 
 
 def unmount(folder: Path) -> None:
-    subprocess.run(["umount", str(folder)], check=True)
+    # A Git command that outlived its owner for a moment may still stand in there.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def mount(folder: Path, options: str = "size=16m") -> None:

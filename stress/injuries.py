@@ -20,7 +20,7 @@ HELPERS: Final = ("git queue", "indexer", "evidence verifier", "file sync", "aud
 """Actors with fault points of their own, besides the lane."""
 MESSENGERS: Final = (
     *("authority", "watcher", "maintenance", "lane", "git queue", "indexer", "evidence verifier", "file sync"),
-    *("auditor", "source keeper"),
+    *("auditor", "source keeper", "recall gate"),
 )
 """Actors that may be made to die over a message."""
 ERRNOS: Final = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE, errno.EACCES)

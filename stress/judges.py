@@ -263,13 +263,13 @@ def no_edit_is_lost(evidence: Evidence) -> Verdict:
                 rows[row.record].append(row)
                 texts.add((row.record, row.content))
         # What a person took away themselves, before anybody had looked, is nobody's loss.
-        own = ("remove", "cut off")
-        removed = {edit.record for edit in evidence.ledger.edits if edit.store == store and edit.deed in own}
+        removed = {edit.record for edit in evidence.ledger.edits if edit.store == store and edit.deed == "remove"}
+        taken = {token for edit in evidence.ledger.edits for token in edit.taken}
         for edit in evidence.ledger.edits:
             if edit.store != store or edit.token is None:
                 continue
             checked += 1
-            if edit.token.encode() in there or edit.record in removed:
+            if edit.token.encode() in there or edit.record in removed or edit.token in taken:
                 continue
             # The very text is a revision, and that those hold their bytes is judged elsewhere: asking takes long.
             if edit.record is not None and (edit.record, edit.content) in texts:

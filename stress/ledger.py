@@ -98,6 +98,8 @@ class Edit:
     content: str | None
     began: float
     ended: float
+    taken: frozenset[str] = frozenset()
+    """Tokens that it took out of the text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from messages.json_types import JsonObject
 from stress.doors import SocketDoor, StreamDoor
 from stress.ledger import Access, Caller, Deed, Edit, Ledger
 
+_TOKEN: Final = re.compile(rb"hand[0-9a-f]{16}")
 _RECORD_ID: Final = re.compile(rb'^id: "?([0-9a-f-]{36})"?$', re.MULTILINE)
 
 
@@ -72,7 +73,7 @@ class Editor(Outsider):
         if deed == "add" or not files:
             self._add(folder)
             return
-        path = self.chance.choice(files)
+        path = self._one_of(files)
         match deed:
             case "in place" | "by rename":
                 self._rewrite(path, in_place=deed == "in place")
@@ -84,6 +85,12 @@ class Editor(Outsider):
                 # A person removes few files: most of a partition gone at once is another thing.
                 if len(files) > 50:
                     self._remove(path, folder)
+
+    def _one_of(self, files: Sequence[Path]) -> Path:
+        """Half of the time one that was changed lately: that is where a person and the agents meet."""
+        if self.chance.random() < 0.5:
+            files = sorted(files, key=lambda path: path.stat().st_mtime_ns)[-8:]
+        return self.chance.choice(files)
 
     def _rewrite(self, path: Path, *, in_place: bool) -> None:
         began = time.monotonic()
@@ -112,7 +119,8 @@ class Editor(Outsider):
             file.truncate(self.chance.randrange(start + 1, len(before)))
             file.seek(0)
             after = file.read()
-        self._note("cut off", path, _record_id(after), None, after, began)
+        taken = frozenset(token.decode() for token in set(_TOKEN.findall(before)) - set(_TOKEN.findall(after)))
+        self._note("cut off", path, _record_id(after), None, after, began, taken)
 
     def _rename(self, path: Path) -> None:
         began = time.monotonic()
@@ -145,10 +153,17 @@ class Editor(Outsider):
         self._note("add", path, record, token, text, began)
 
     def _note(
-        self, deed: Deed, path: Path, record: str | None, token: str | None, text: bytes | None, began: float
+        self,
+        deed: Deed,
+        path: Path,
+        record: str | None,
+        token: str | None,
+        text: bytes | None,
+        began: float,
+        taken: frozenset[str] = frozenset(),
     ) -> None:
         content = None if text is None else hashlib.sha256(text).hexdigest()
-        self._ledger.add(Edit(deed, self._store, str(path), record, token, content, began, time.monotonic()))
+        self._ledger.add(Edit(deed, self._store, str(path), record, token, content, began, time.monotonic(), taken))
 
     def _token(self) -> str:
         return f"hand{self.chance.getrandbits(64):016x}"

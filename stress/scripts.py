@@ -63,6 +63,10 @@ class Shelf:
             while len(self._records) > _SHELF_MAX:
                 del self._records[next(iter(self._records))]
 
+    def get(self, record: str) -> Seen | None:
+        with self._lock:
+            return self._records.get(record)
+
     def forget(self, record: str) -> None:
         with self._lock:
             self._records.pop(record, None)
@@ -119,6 +123,7 @@ class Script:
         self.chance = chance
         self.shelf = shelf
         self._turn = 0
+        self._next = deque[tuple[str, Callable[[], Arguments]]](maxlen=6)
         self._requests = deque[str](maxlen=20)
         self._mix: tuple[tuple[str, int, Callable[[], Arguments]], ...] = (
             ("lookup", 14, self._lookup),
@@ -142,6 +147,7 @@ class Script:
             ("memory.read", 6, self._read),
             ("memory.status", 1, dict),
             ("memory.candidates", 1, lambda: {"kind": self.chance.choice(("trigger", "project"))}),
+            ("recall.gate", 4, self._gate),
             ("prompt.build", 2, lambda: {"sessionStartedAt": "2026-01-01T00:00:00Z"}),
             ("mutation", 1, self._request),
             ("resume", 1, self._request),
@@ -167,11 +173,20 @@ class Script:
     def next(self) -> tuple[str, JsonObject]:
         """Tool, or method of the memory provider, and arguments of the next call."""
         self._turn += 1
-        name, _, build = self.chance.choices(self._mix, self._weights)[0]
+        if self._next:
+            name, build = self._next.popleft()
+        else:
+            name, _, build = self.chance.choices(self._mix, self._weights)[0]
         arguments = build()
         if arguments is None:
             return "knowledge_status", {}
         return name if is_method(name) else f"knowledge_{name}", arguments
+
+    def overtaken(self, record: str) -> None:
+        """A change was refused since the record had changed: most agents read it again, and try again."""
+        if self.chance.random() < 0.8:
+            self._next.append(("record", lambda: {"id": record, "maxChars": 48_000}))
+            self._next.append(("save_page", lambda: self._edit(self.shelf.get(record))))
 
     # --- reads ------------------------------------------------------------------------------------------
 
@@ -185,6 +200,12 @@ class Script:
     def _record(self) -> Arguments:
         seen = self.shelf.pick(self.chance)
         return None if seen is None else {"id": seen.id, "maxChars": 48_000}
+
+    def _gate(self) -> Arguments:
+        """A message about a page that is there, or about nothing in particular."""
+        seen = self.shelf.pick(self.chance, "page")
+        about = self._word() if seen is None else seen.title or self._word()
+        return {"message": f"What of {about}?", "turnId": f"turn-{self.chance.getrandbits(64):016x}"}
 
     def _read(self) -> Arguments:
         reference = self.shelf.reference(self.chance)
@@ -233,8 +254,10 @@ class Script:
         )
 
     def _edit_page(self) -> Arguments:
-        seen = self.shelf.pick(self.chance, "page")
-        if seen is None or not seen.title:
+        return self._edit(self.shelf.pick(self.chance, "page"))
+
+    def _edit(self, seen: Seen | None) -> Arguments:
+        if seen is None or not seen.title or seen.kind != "page":
             return None
         return self._write(
             id=seen.id,

@@ -219,7 +219,7 @@ class Soak:
             stores[callers[0].store].append(callers[0].agent)
         agents = ", ".join(f"{{id: {callers[0].agent}}}" for callers in self._callers)
         shared = "\n".join(f"  {name}: {{agents: [{', '.join(members)}]}}" for name, members in stores.items())
-        return f"agents:\n  list: [{agents}]\nstores:\n{shared}\n"
+        return f"agents:\n  list: [{agents}]\nstores:\n{shared}\nrecallGate: {{mode: live}}\n"
 
     def _introduce(self) -> None:
         """Everybody asks for status once, and each owner retains a first source: what later calls need."""

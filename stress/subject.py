@@ -23,11 +23,13 @@ from typing import Final
 
 from actors import runtime
 from actors.supervision import Environment, GuardedActor
+from host_bridge.decisions import DecisionProviders
 from host_bridge.owner.process import run_foreground
 from messages.json_types import JsonObject
 from storage import faults
 from stress.injuries import Injury
 from stress.ledger import Life
+from stress.obliging import Obliging
 
 EXIT_PARENT_GONE: Final = 86
 
@@ -143,6 +145,9 @@ def main(arguments: Sequence[str]) -> int:
     surroundings = functools.partial(Environment, observe=injector.at_message, launch=injector.launch)
     # A partial in the place of a class: no type checker likes the plain assignment, and it is meant here alone.
     setattr(runtime, "Environment", surroundings)  # noqa: B010
+    # Nor is there a model to ask: the gate is given one that answers.
+    model = Obliging()
+    setattr(DecisionProviders, "for_agent", lambda _self, _agent: model)  # noqa: B010
     threading.Thread(target=_obey, args=(descriptor, injector), name="control", daemon=True).start()
     with faults.installed(injector.at_point):
         return run_foreground(state_dir)

@@ -244,7 +244,7 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
             edit(0, "h2", token=TOKEN), rows=[row(1, None, "h3")], told=Told(texts={(RECORD, 1): f"text {TOKEN}"})
         ),
         lambda: evidence(edit(0, "h2", token=TOKEN), edit(3, None, deed="remove")),
-        lambda: evidence(edit(0, "h2", token=TOKEN), edit(3, "h3", deed="cut off")),
+        lambda: evidence(edit(0, "h2", token=TOKEN), replace(edit(3, "h3", deed="cut off"), taken=frozenset({TOKEN}))),
     ],
     judges.nothing_crosses_partitions: [
         lambda: evidence(call(secrets=frozenset({"secret-aaaaaaaaaaaa"}))),
