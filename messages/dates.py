@@ -21,6 +21,9 @@ _INSTANT: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
+# Nearly every instant that is read was written by us; the library reads this one form in a tenth of the time.
+_CANONICAL: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z")
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _EPOCH_DAY: Final = EPOCH.toordinal()
 _FIRST_MS: Final = (1 - _EPOCH_DAY) * DAY_MS
 _END_MS: Final = (date.max.toordinal() + 1 - _EPOCH_DAY) * DAY_MS
@@ -43,6 +46,8 @@ def instant_ms(text: str) -> int | None:
 
     A leap second, which only the last minute of a UTC month may have, counts as the last millisecond before it ends.
     """
+    if is_canonical(text):
+        return (datetime.fromisoformat(text) - EPOCH) // _MILLISECOND
     found = _INSTANT.fullmatch(text)
     if found is None:
         return None
@@ -67,6 +72,17 @@ def instant_ms(text: str) -> int | None:
     if not _FIRST_MS <= value < _END_MS or (leap and not _ends_a_month(value + 1)):
         return None
     return value
+
+
+def is_canonical(text: str) -> bool:
+    """Whether the text is an instant as every instant is written: ``2026-09-21T10:00:00.000Z``."""
+    if _CANONICAL.fullmatch(text) is None:
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:  # a day that does not exist, or a leap second
+        return False
+    return True
 
 
 def instant_of(text: str) -> datetime | None:

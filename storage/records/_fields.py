@@ -26,7 +26,7 @@ from messages.vocabulary import (
     TITLE_MAX_CHARS,
 )
 from storage.records import utf16
-from storage.records.dates import Interval, format_instant, parse_date, parse_instant
+from storage.records.dates import Interval, format_instant, is_canonical, parse_date, parse_instant
 from storage.records.findings import Finding, Severity
 from storage.records.frontmatter import to_json
 from storage.records.model import CONFIDENCES, EvidenceCitation, LifecycleChange, Recall, Scope
@@ -91,7 +91,7 @@ def identifier(value: JsonValue, field: str, notes: Notes) -> str | None:
 
 
 def list_of(reader: Reader[T | None]) -> Reader[tuple[T, ...]]:
-    def read(value: JsonValue, field: str, notes: Notes) -> tuple[T, ...]:
+    def read_all(value: JsonValue, field: str, notes: Notes) -> tuple[T, ...]:
         if value is None:
             return ()
         if not isinstance(value, list):
@@ -100,10 +100,14 @@ def list_of(reader: Reader[T | None]) -> Reader[tuple[T, ...]]:
         if len(value) > LIST_ARGUMENT_MAX_ITEMS:
             message = f"`{field}` has more than {LIST_ARGUMENT_MAX_ITEMS} entries."
             notes.add("too_many", field, message, "note")
-        items = (reader(item, f"{field}[{index}]", notes) for index, item in enumerate(value))
-        return tuple(item for item in items if item is not None)
+        items: list[T] = []
+        for index, item in enumerate(value):
+            read = reader(item, f"{field}[{index}]", notes)
+            if read is not None:
+                items.append(read)
+        return tuple(items)
 
-    return read
+    return read_all
 
 
 def one_of(allowed: Sequence[str]) -> Reader[str | None]:
@@ -129,6 +133,8 @@ def when(value: JsonValue, field: str, notes: Notes) -> Interval | None:
 
 def instant(value: JsonValue, field: str, notes: Notes) -> str | None:
     """The canonical UTC text of an RFC 3339 time."""
+    if isinstance(value, str) and is_canonical(value):
+        return value
     ms = parse_instant(value) if isinstance(value, str) else None
     if ms is not None:
         return format_instant(ms)

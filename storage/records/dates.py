@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from messages.dates import EPOCH, interval_ms
+from messages.dates import EPOCH, interval_ms, is_canonical
 from messages.dates import instant_ms as parse_instant
 
-__all__ = ["Interval", "bound_ms", "format_instant", "instant_ms", "parse_date", "parse_instant"]
+__all__ = ["Interval", "bound_ms", "format_instant", "instant_ms", "is_canonical", "parse_date", "parse_instant"]
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages.dates import date_start, instant_ms, instant_of, interval_ms
-from storage.records.dates import parse_date
+from messages.dates import date_start, instant_ms, instant_of, interval_ms, is_canonical
+from storage.records.dates import format_instant, parse_date
 
 
 def ms(moment: datetime) -> int:
@@ -70,3 +70,16 @@ def test_what_a_door_takes_is_a_date_of_a_record_with_the_same_beginning(text: s
         assert found == (read.start_ms, read.end_ms)
         assert found[0] == date_start(text)
         assert found[0] < found[1]
+
+
+@given(
+    st.tuples(
+        st.integers(0, 9999), st.integers(0, 13), st.integers(0, 32), st.integers(0, 25), st.integers(0, 60),
+        st.integers(0, 61), st.integers(0, 999),
+    )
+)  # fmt: skip
+def test_an_instant_as_we_write_it_means_what_it_means_in_another_spelling(parts: tuple[int, ...]) -> None:
+    text = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z".format(*parts)
+    value = instant_ms(text)
+    assert value == instant_ms(f"{text[:-1]}z")
+    assert is_canonical(text) == (value is not None and format_instant(value) == text)
