@@ -48,7 +48,7 @@ from storage.agent_memory import (
     dedupe_against,
     defang_delimiters,
     first_kept_day,
-    unpack,
+    restore,
     utc_now,
 )
 from storage.agent_memory.entry import GENERAL
@@ -98,7 +98,8 @@ class KnowledgeMemory:
         """``directory`` is another name of ``storage_dir``. Daily logs older than ``max_log_days`` go, with the
         entries of those days that are not persistent. ``max_entries``: the least important go beyond it.
 
-        With a ``backend`` the directory is restored from it first, and saved to it after each change.
+        With a ``backend`` the directory is restored from it first, and saved to it after each change. A directory of
+        the released package is converted (:mod:`storage.agent_memory.released`).
         """
         self._directory_path = Path(storage_dir if directory is None else directory)
         self._max_log_days = max_log_days
@@ -113,11 +114,12 @@ class KnowledgeMemory:
         self._dedupe: tuple[float, int] | None = (dedupe_threshold, dedupe_window) if dedupe else None
         self._now = now
         self._given_store = store
-        self._directory = self._opened_directory()
         if backend is not None:
             saved = backend.load_bytes()
             if saved is not None:
-                unpack(self._directory.lock, saved)
+                restore(self._directory_path, saved)
+        self._directory = self._opened_directory()
+        self._directory.convert()
         self._begin()
 
     # --- the guide's methods ---------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Source: agent-memory.md, agent-memory-contract.md.
 """
 
-from storage.agent_memory.archive import pack, unpack
+from storage.agent_memory.archive import pack, restore, unpack
 from storage.agent_memory.backends import RedisKnowledgeBackend, SupabaseKnowledgeBackend
 from storage.agent_memory.context import Context, ContextBounds, build_context, first_kept_day
 from storage.agent_memory.contract import KnowledgeBackend, KnowledgeStore
@@ -38,6 +38,7 @@ __all__ = [
     "defang_delimiters",
     "first_kept_day",
     "pack",
+    "restore",
     "strip_surrogates",
     "unpack",
     "utc_now",

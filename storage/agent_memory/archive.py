@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from storage import files
-from storage.agent_memory.locking import DirectoryLock
+from storage.agent_memory.locking import DirectoryLock, make_directory
 
 logger = logging.getLogger(__name__)
 
@@ -138,5 +138,6 @@ def _write(folder: int, path: str, content: bytes) -> None:
 
 
 def restore(path: Path, data: bytes) -> int:
-    """:func:`unpack` into a directory that nobody has opened yet."""
+    """:func:`unpack` into a directory that nobody has opened yet, and that is made where there is none."""
+    make_directory(path)
     return unpack(DirectoryLock(path), data)

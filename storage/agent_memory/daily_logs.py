@@ -75,6 +75,30 @@ def append(folder: int, entries: list[KnowledgeEntry]) -> None:
                 files.close(fd)
 
 
+def insert(folder: int, day: date, lines: list[LogLine]) -> None:
+    """Put these lines before those of the day's log, as a whole and durable; one that is there is not repeated."""
+    name = f"{day.isoformat()}.jsonl"
+    staged = f"{name}.tmp"
+    with _opened(folder, create=True) as logs:
+        assert logs is not None
+        try:
+            data, _ = files.read_file(logs, name, limit=LOG_MAX_BYTES, at="agent_memory.log")
+        except FileNotFoundError:
+            data = b""
+        there = set(data.splitlines(keepends=True))
+        new = [line for line in map(_of_line, lines) if line not in there]
+        if not new:
+            return
+        files.unlink(logs, staged, at="agent_memory.log.unlink")
+        fd = files.create_file(logs, staged, b"".join([*new, data]), mode=0o600, at="agent_memory.log")
+        try:
+            files.fsync(fd, at="agent_memory.log")
+        finally:
+            files.close(fd)
+        files.rename_over(logs, staged, name, at="agent_memory.log")
+        files.fsync(logs, at="agent_memory.log")
+
+
 def days(folder: int) -> list[date]:
     """The days that have a log, the latest first. Other files are none."""
     with _opened(folder) as logs:
@@ -126,14 +150,11 @@ def _opened(folder: int, *, create: bool = False) -> Iterator[int | None]:
 
 
 def _line(entry: KnowledgeEntry) -> bytes:
-    value = {
-        "timestamp": _stamp(in_utc(entry.created_at)),
-        "category": entry.category,
-        "content": entry.content,
-        "persistent": entry.persistent,
-        "id": entry.id,
-    }
-    return json.dumps(value).encode("ascii") + b"\n"
+    return _of_line(LogLine(in_utc(entry.created_at), entry.category, entry.content, entry.persistent, entry.id))
+
+
+def _of_line(line: LogLine) -> bytes:
+    return json.dumps(line.shown()).encode("ascii") + b"\n"
 
 
 def _stamp(at: datetime) -> str:

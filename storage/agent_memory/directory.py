@@ -22,9 +22,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from messages.errors import KnowledgeError
+from messages.errors import Busy, KnowledgeError
 from storage import files
-from storage.agent_memory import daily_logs, notes
+from storage.agent_memory import daily_logs, notes, released
 from storage.agent_memory.contract import ALL, KnowledgeStore, WatchedStore, to_evict
 from storage.agent_memory.daily_logs import LogLine, day_of
 from storage.agent_memory.entry import KnowledgeEntry, in_utc, utc_now
@@ -36,8 +36,8 @@ from storage.replaced_text import EditedMeanwhile, read_text, replace_text
 
 logger = logging.getLogger(__name__)
 
-NOTES_NAME: Final = "MEMORY.md"
-FACTS_NAME: Final = ".facts.jsonl"
+NOTES_NAME: Final = notes.NAME
+FACTS_NAME: Final = notes.FACTS_NAME
 FLOOR_NAME: Final = ".logged-from"
 NOTES_MAX_BYTES: Final = 64 * 1024 * 1024
 _ATTEMPTS: Final = 8
@@ -71,13 +71,25 @@ class MemoryDirectory:
         """Makes the directory where there is none. ``store``: where entries are kept, by default in the directory."""
         make_directory(path)
         self.path = path
-        self.store = FileKnowledgeStore(path, now=now) if store is None else store
+        if store is None:
+            store = released.store_beside(path, now=now) or FileKnowledgeStore(path, now=now)
+        self.store = store
         self._max_entries = max_entries
         self._now = now
         self.lock = self._lock()
         self._settled: _Seen | None = None
         self._next_expiry: datetime | None = None
         self._logged: set[str] = set()
+
+    def convert(self) -> int:
+        """Bring what the released package wrote into this directory into ours; how many files there were."""
+        with self._held() as folder:
+            for _ in range(_ATTEMPTS - 1):
+                try:
+                    return released.convert(self.path, folder, self._entries, self._now())
+                except EditedMeanwhile:
+                    continue
+            raise Busy("Somebody keeps writing into MEMORY.md while it is converted; try again.")
 
     # --- writing ---------------------------------------------------------------------------------------
 
@@ -104,6 +116,7 @@ class MemoryDirectory:
             for name in (NOTES_NAME, FACTS_NAME, FLOOR_NAME):
                 files.unlink(folder, name, at="agent_memory.forget")
             daily_logs.remove(folder, daily_logs.days(folder))
+            released.forget_originals(folder, logs_only=False)
             self._settled = None
             self._logged.clear()
 
@@ -114,6 +127,7 @@ class MemoryDirectory:
             self._set_floor(folder, self._now())
             self._delete(entry.id for entry in self._entries() if not entry.persistent)
             daily_logs.remove(folder, daily_logs.days(folder))
+            released.forget_originals(folder, logs_only=True)
 
     def prune(self, first_kept: date) -> int:
         """Delete the daily logs of the days before, and the entries of those days that are not persistent; how many

@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+NAME: Final = "MEMORY.md"
+FACTS_NAME: Final = ".facts.jsonl"
+"""Which facts of entries stand there."""
 TITLE: Final = "# Agent Memory"
 _HEADING: Final = "## "
 _FACT: Final = "- "

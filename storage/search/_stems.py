@@ -6,15 +6,19 @@ import threading
 
 import apsw
 
+from storage.faults import effect
 from storage.search._fold import tokens
 from storage.search._lemmas import lemma
+
+FAULT_POINTS = (("search.stemmer", "opening the database in memory that lends its stemmer"),)
 
 
 class _Porter(threading.local):
     """FTS5's own stemmer. A connection serves one thread at a time: each has its own, in memory."""
 
     def __init__(self) -> None:
-        self.tokenize = apsw.Connection(":memory:").fts5_tokenizer("porter", ["ascii"])
+        with effect("search.stemmer"):
+            self.tokenize = apsw.Connection(":memory:").fts5_tokenizer("porter", ["ascii"])
 
 
 _porter = _Porter()
