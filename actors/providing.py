@@ -87,8 +87,6 @@ class Providing:
 
         A caller that is refused learns that much of the runtime and nothing of any store. Opens and creates nothing.
         """
-        if not self._gate.open():
-            return False
         try:
             if caller is not None and not isinstance(caller, AudienceToken):
                 require_well_formed(caller)
@@ -96,7 +94,7 @@ class Providing:
             return isinstance(permit, Unbound) or self._in_service(permit)
         except StoreAmbiguous:
             return False
-        except KnowledgeError:
+        except KnowledgeError:  # also that no authority vouches for a view
             return self._gate.open()
 
     def _in_service(self, permit: Permit) -> bool:

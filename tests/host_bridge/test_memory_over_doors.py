@@ -328,6 +328,9 @@ def test_it_is_not_ready_where_the_agent_is_listed_in_two_stores(tmp_path: Path)
 def test_it_is_not_ready_once_the_runtime_stops(tmp_path: Path) -> None:
     with open_bridge(tmp_path) as bridge:
         filled(bridge)
+        assert ready(bridge)
+        bridge._runtime._closing.set()  # it drains, and what is under way is still served
+        assert not ready(bridge)
     assert not ready(bridge)
 
 
