@@ -82,9 +82,9 @@ def keep(publisher: Publisher, partition: Partition, started_at_ms: int, body: s
 def later_changes(db: Database, partition: Partition, at_ms: int, most: int | None = None) -> int | None:
     """How many of the newest rows of history came after a time; ``None`` for more than ``most``.
 
-    What was current at that time are the rows before them. A row counts at the time at which its publication began, or
-    at which we first looked at a file that somebody else had written. Rows that a clock set back has dated earlier than
-    an older one do not hide that one.
+    What was current at that time are the rows before them. A row counts at the millisecond in which its publication
+    began, or in which we first looked at a file that somebody else had written. Rows that a clock set back has dated
+    earlier than an older one do not hide that one.
     """
     counted = 0
     for (at,) in db.iterate(
@@ -92,7 +92,7 @@ def later_changes(db: Database, partition: Partition, at_ms: int, most: int | No
         "ORDER BY h.sequence DESC, h.id DESC",
         (partition.key,),
     ):
-        if at + CLOCK_GRAIN_NS <= at_ms * 1_000_000:
+        if (at + CLOCK_GRAIN_NS) // 1_000_000 <= at_ms:
             return counted
         counted += 1
         if most is not None and counted > most:

@@ -23,6 +23,8 @@ FORMAT: Final = 1
 _PAGES: Final = (("person", "people"), ("project", "projects"), ("company", "companies"), ("note", "notes"))
 _FIRST_MS: Final = 1_735_689_600_000  # 2025-01-01
 _SPAN_MS: Final = 500 * 86_400_000
+NEWEST_MS: Final = _FIRST_MS + _SPAN_MS
+"""When the newest record of a vault was recorded."""
 _CLAIMS_PER_EXCERPT: Final = 8
 _VOCABULARY: Final = 6_000
 

@@ -12,7 +12,8 @@ from actors.store.operations.standing_index import INDEX_UNITS, Moment, derive, 
 from messages.text import utf16_length
 from messages.vocabulary import PRIVATE
 from stress.bench.measure import Contender, Row, Sample, compared, interleave
-from stress.bench.store import NOW_MS, Desk
+from stress.bench.notes import NEWEST_MS
+from stress.bench.store import Desk
 
 GOAL_MS: Final = 20.0
 _DERIVED: Final = 3
@@ -21,7 +22,7 @@ _DERIVED: Final = 3
 def standing(desk: Desk, rounds: int) -> Iterator[Row]:
     """What the lane does for the first turn of a session; what a helper does for one whose index was lost."""
     partition, size = desk.partition, desk.store.size
-    moment = Moment(desk.partition.catalogue, partition.load, partition.ontology, NOW_MS, ROWS_MOST)
+    moment = Moment(desk.partition.catalogue, partition.load, partition.ontology, NEWEST_MS, ROWS_MOST)
 
     def choose(_: int) -> None:
         found = standing_index(moment)
@@ -40,7 +41,7 @@ def standing(desk: Desk, rounds: int) -> Iterator[Row]:
     database = desk.store.layout.state_database
     # Before the vault was seen: everything is taken back, which is the most there can be.
     derived = interleave(
-        [Contender("derived", lambda _: derive(database, PRIVATE, partition.ontology, NOW_MS, lambda: None))],
+        [Contender("derived", lambda _: derive(database, PRIVATE, partition.ontology, NEWEST_MS, lambda: None))],
         _DERIVED if size <= 10_000 else 1,
         warm=0,
     )

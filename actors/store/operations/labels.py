@@ -46,7 +46,8 @@ def label_is_safe(title: str) -> bool:
     Judged after NFKC, without zero-width and bidi marks and without regard to case. A beginning is whole words:
     ``Nevertheless`` is none.
     """
-    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", _UNSEEN.sub("", title)))
+    # Nothing in ASCII is folded or unseen, and an index has a hundred titles.
+    text = title if title.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", _UNSEEN.sub("", title)))
     if not is_one_line(text) or _MARKUP.search(text) or _ADDRESS.search(text):
         return False
     text = text.strip()
@@ -58,7 +59,7 @@ def label_of(title: str) -> str:
 
     What cannot be seen is left out, whether or not the title is safe.
     """
-    line = one_line(_seen(title))
+    line = one_line(title if title.isascii() else _seen(title))
     if utf16_length(line) <= LABEL_UNITS:
         return line
     cut = clip_utf16(line, LABEL_UNITS - 1)
