@@ -10,12 +10,16 @@ from pathlib import Path
 import pytest
 
 from actors.authority import Policy
+from actors.store.operations import table
+from actors.store.operations.context import OperationContext
+from actors.store.operations.gate_candidates import gate_pages
 from messages.audience import AudienceToken, Caller, Conversation, OwnerPrivate
 from messages.envelope import Deadline
 from messages.errors import AudienceStale, Denied, KnowledgeError
 from messages.json_types import JsonObject, JsonValue
 from messages.operator import LOCAL_OPERATOR, parse_operator_call
 from messages.provider.decision import Decision, DecisionRequest, DecisionUnavailable
+from messages.provider.gate import GatePagesRequest
 from tests.kit.recall import LIVE, Judge, RecallHouse
 from tests.kit.store import GROUP, MAIN, NOON
 
@@ -190,8 +194,23 @@ def test_in_shadow_mode_a_lost_access_is_no_less_lost(world: World, judge: Judge
     assert len(judge.sent) == 1
 
 
+def test_access_is_checked_again_before_the_injection_is_published(
+    world: World, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost after the model's last answer, while the store gives the pages that it chose."""
+    def then_revoked(context: OperationContext, request: GatePagesRequest) -> JsonObject:
+        found = gate_pages(context, request)
+        world.revoke()
+        return found
+
+    world.gate = replace(LIVE, candidates="model")
+    judge.dispatches = 1
+    monkeypatch.setattr(table, "gate_pages", then_revoked)
+    assert world.turn(MESSAGE, GROUP) == {"outcome": "unavailable", "reason": "denied", **NOTHING}
+
+
 class Stubborn(Judge):
-    """Makes something of its own of the refusal at a dispatch, and goes on."""
+    """Makes something of its own of the refusal at a dispatch, and tries again."""
 
     makes: BaseException | None = None
     meanwhile: Callable[[], object] = lambda: None
@@ -204,6 +223,8 @@ class Stubborn(Judge):
             before_dispatch()
         except KnowledgeError:
             type(self).meanwhile()
+            with pytest.raises(Denied):
+                before_dispatch()
             if self.makes is not None:
                 raise self.makes from None
         return Decision({key: self._answer(question) for key, question in request.questions.items()})

@@ -13,7 +13,8 @@ from actors.authority import Policy
 from actors.recall_gate import GateSettings
 from actors.recall_gate.block import HEADER, SKIP_HINT
 from actors.runtime import RuntimeSettings
-from messages.envelope import Deadline
+from actors.store.operations import table
+from messages.envelope import Call, Deadline
 from messages.errors import AudienceMissing, Cancelled
 from messages.json_types import JsonObject
 from messages.provider.decision import (
@@ -446,6 +447,37 @@ def test_a_cancelled_call_answers_cancelled_and_nothing_more_is_sent_for_it(
     assert len(judge.sent) == 1
     assert "outcome=unavailable" in lines(caplog)[0]
     assert "reason=cancelled" in lines(caplog)[0]
+
+
+def test_nothing_is_looked_for_any_more_when_a_turn_is_over(
+    house: RecallHouse, garden: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(table, "gate_candidates", lambda context, request: asked.append(request))
+    [lane] = [name for name in house.scheduler.alive() if name.endswith("/lane")]
+    house.scheduler.suspend(lane)
+    pending = house.begin(MESSAGE)
+    house.scheduler.settle()
+    pending.cancel()
+    house.scheduler.wake(lane)
+    house.scheduler.settle()
+    assert asked == []
+
+
+def test_the_gate_s_questions_keep_no_tool_call_out_of_the_lane(tmp_path: Path, judge: Judge) -> None:
+    house = RecallHouse(tmp_path, judge, settings=RuntimeSettings(git=False, per_audience=2))
+    house.page("Garden Pilot", "It ships on Friday.")
+    [lane] = [name for name in house.scheduler.alive() if name.endswith("/lane")]
+    house.scheduler.suspend(lane)
+    turns = [house.begin(MESSAGE) for _ in range(4)]
+    house.scheduler.settle()
+    call = house.runtime.submit(Call("knowledge_lookup", {"query": "Garden Pilot"}, MAIN, house.scheduler.deadline(30)))
+    house.scheduler.settle()
+    assert not call.done()
+    house.scheduler.wake(lane)
+    assert house.answer(call)["hits"]
+    assert [house.answer(turn)["outcome"] for turn in turns] == ["injected"] * 4
+    house.close()
 
 
 def test_a_call_whose_deadline_has_passed_already_sends_nothing(house: RecallHouse, judge: Judge, garden: str) -> None:
