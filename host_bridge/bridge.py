@@ -213,6 +213,7 @@ class KnowledgeBridge:
 
     def close(self, *, drain_seconds: float = 5.0) -> None:
         """Refuse, drain, sync, stop and join; idempotent. Raises ``Stopping`` when an actor is stuck in a call."""
+        self._decisions.close()  # first: a turn that waits for its model would hold the others up
         closed = self._runtime.close(drain_seconds)
         self._release()
         if closed.stuck:

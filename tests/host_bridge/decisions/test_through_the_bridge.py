@@ -126,6 +126,23 @@ def test_a_reranker_that_never_answers_costs_no_more_than_the_budget(tmp_path: P
         assert (answer["outcome"], answer["reason"]) == ("unavailable", "deadline")
 
 
+def test_closing_waits_for_no_reranker(tmp_path: Path, endpoint: Endpoint) -> None:
+    asked = threading.Event()
+
+    def hangs(handler: Handler) -> None:
+        asked.set()
+        endpoint.stopping.wait(20)
+
+    endpoint.behave = hangs
+    with bridge(tmp_path, endpoint.url) as knowledge, ThreadPoolExecutor(1) as pool:
+        save(knowledge, "Bob the plumber", "Fixed the boiler valve in November.")
+        pending = pool.submit(gate, knowledge)
+        assert asked.wait(20)
+        knowledge.close()  # raises where an actor is stuck
+        answer = pending.result(20)
+        assert (answer["outcome"], answer["block"]) == ("unavailable", "")
+
+
 def test_health_says_whose_decision_model_is_not_ready(tmp_path: Path, endpoint: Endpoint) -> None:
     with bridge(tmp_path / "ready", endpoint.url) as knowledge:
         assert "decisions" not in knowledge.health()
