@@ -316,11 +316,13 @@ class _Write:
     def __init__(self, patient: Patient) -> None:
         self._patient = patient
         self._acknowledged: set[str] = set()
+        # One that was never told before: what is known already is acknowledged without a write.
+        request = str(uuid.uuid4())
         self._arguments: JsonObject = {
-            "requestId": str(uuid.uuid4()),
+            "requestId": request,
             "attribution": "a client, in a run",
-            "excerpt": "User: the gate was left open.",
-            "items": [{"text": "The gate was left open.", "kind": "fact"}],
+            "excerpt": f"User: gate {request} was left open.",
+            "items": [{"text": f"Gate {request} was left open.", "kind": "fact"}],
         }
 
     def send(self, finding: Finding) -> None:
