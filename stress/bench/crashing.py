@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,6 +17,7 @@ from stress.bench.store import MAIN, BenchStore, configuration, remembering
 
 LIMIT_SECONDS: Final = 1.0
 ATTEMPTS: Final = 100
+GIT_SECONDS: Final = 300.0
 
 
 class _Defect(RuntimeError):
@@ -34,6 +36,7 @@ def crashed_lane(store: BenchStore, rounds: int) -> Iterator[Row]:
         up.append(knowledge)
         look_up(turn)
         knowledge.call("knowledge_remember", remembering(turn), MAIN)
+        wait_for_git(knowledge)
 
     def look_up(_: int) -> None:
         up[0].call("knowledge_lookup", {"query": title_of_page(rng.randrange(pages))}, MAIN)
@@ -60,6 +63,16 @@ def crashed_lane(store: BenchStore, rounds: int) -> Iterator[Row]:
         "a crashed lane answers again", store.size, Sample.of(taken["crash"]), "a look-up",
         Sample.of(taken["ask"]), f"<= {LIMIT_SECONDS:.0f} s", LIMIT_SECONDS, absolute=True,
     )  # fmt: skip
+
+
+def wait_for_git(knowledge: KnowledgeBridge) -> None:
+    """Until nothing waits for a commit: the first one of a vault takes long, and nobody may be closed over it."""
+    until = time.monotonic() + GIT_SECONDS
+    while time.monotonic() < until:
+        git = knowledge.call("knowledge_status", {}, MAIN).get("git")
+        if not isinstance(git, dict) or not git.get("pending"):
+            return
+        time.sleep(0.2)
 
 
 def crash(knowledge: KnowledgeBridge, turn: int) -> None:
