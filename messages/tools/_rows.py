@@ -26,6 +26,8 @@ ROWS_MAX_BYTES: Final = LIST_RESPONSE_MAX_BYTES - LIST_FRAME_BYTES
 _TEXT_KEYS_BYTES: Final = 32
 _PAGES_KEY_BYTES: Final = 16
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
 Found: TypeAlias = Literal["found", "ambiguous", "missing"]
 
 
@@ -148,7 +150,7 @@ def paging(
 
 def json_bytes(value: JsonValue) -> int:
     """The size of ``value`` as compact UTF-8 JSON, which is how every door sends it."""
-    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    return len(_encode(value).encode())
 
 
 def rows_within(rows: Iterable[JsonObject], max_bytes: int = ROWS_MAX_BYTES) -> list[JsonObject]:
