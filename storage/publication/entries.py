@@ -309,7 +309,10 @@ def fold_in(
         for name, data in plan.texts.items():
             journal.put_blob(db, name, data, kept=True)
         journal.insert_steps(db, entry_id, plan.steps)
-        entry = journal.by_id(db, entry_id)
+        entry = JournalEntry(
+            entry_id, publication_id, partition, sequence, None, None, None, "external", "external", looked_at, None,
+            "folded", None, None, None, plan.steps,
+        )  # fmt: skip
         _store_history(state, partition_id, entry, plan, external=True)
         for change in changes:
             if change.after is None:
