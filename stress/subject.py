@@ -145,8 +145,8 @@ def main(arguments: Sequence[str]) -> int:
     surroundings = functools.partial(Environment, observe=injector.at_message, launch=injector.launch)
     # A partial in the place of a class: no type checker likes the plain assignment, and it is meant here alone.
     setattr(runtime, "Environment", surroundings)  # noqa: B010
-    # Nor is there a model to ask: the gate is given one that answers.
     model = Obliging()
+    # Nor is there a model to ask: the gate is given one that answers.
     setattr(DecisionProviders, "for_agent", lambda _self, _agent: model)  # noqa: B010
     threading.Thread(target=_obey, args=(descriptor, injector), name="control", daemon=True).start()
     with faults.installed(injector.at_point):
