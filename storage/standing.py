@@ -106,18 +106,18 @@ def as_of(
 ) -> Iterator[tuple[CatalogueReader, Callable[[Entry], Record]]]:
     """A partition's catalogue as it was at a time, and how to read the text of its entries, on a connection of its own.
 
-    Where nothing has changed since, it is the catalogue itself. Otherwise it is copied into memory and what came later
-    is taken back there, from history. Everything is judged by ``ontology``, since history has no earlier one. ``check``
-    is called meanwhile and may raise. Raises ``StoreUnavailable`` where history lacks a text, and what the database
-    raises.
+    Where nothing has changed since, it is the catalogue itself. Otherwise it is copied into memory, where what came
+    later is taken back, or made there from the texts of that time, if most has changed since. Everything is judged by
+    ``ontology``, since history has no earlier one. ``check`` is called meanwhile and may raise. Raises
+    ``StoreUnavailable`` where history lacks a text, and what the database raises.
     """
     db = Database.open(Path(":memory:"), point_prefix="standing", create=True, beside=state_database)
     try:
         with db.snapshot():
             later = later_changes(db, partition, at_ms)
             if later:
-                _copy_catalogue(db, partition, check)
-                _take_back(db, partition, ontology, later, check)
+                create_catalogue(db)
+                _go_back(db, partition, ontology, later, check)
             yield CatalogueReader(db, partition), lambda entry: _record_of(db, entry)
     finally:
         db.close()
@@ -130,8 +130,40 @@ _ROWS_OF_A_MOVE: Final = 20
 _COPIED: Final = ("record", "name", "reference", "page", "degree", "body_link", "tie", "neighbour")
 
 
+def _go_back(db: Database, partition: Partition, ontology: Ontology, later: int, check: Callable[[], None]) -> None:
+    """Make the catalogue in memory that of the time before the newest ``later`` rows of history."""
+    counted = db.query_one(
+        "SELECT count(*) FROM history h JOIN partition p ON p.id = h.partition WHERE p.key = ?", (partition.key,)
+    )
+    if counted is None or counted[0] <= later:
+        return  # there was nothing yet
+    held = _held_before(db, partition, later)
+    files = {
+        str(path): str(text_hash)
+        for path, text_hash in db.query(
+            "SELECT f.path, f.hash FROM disk.file f JOIN disk.catalogue_partition p ON p.id = f.partition "
+            "WHERE p.key = ? AND f.hash <> ''",
+            (partition.key,),
+        )
+    }
+    if 2 * len(held) < len(files):
+        _copy_catalogue(db, partition, check)
+        changed = held
+    else:
+        changed = {**files, **held}
+    writer = CatalogueWriter(lambda _: ontology)
+    for path, text_hash in changed.items():
+        check()
+        if text_hash is None:
+            writer.remove(db, partition, path)
+            continue
+        text = history.text(db, text_hash)
+        if text is None:
+            raise StoreUnavailable("History has lost a text of that time.", reason="text_lost")
+        writer.put(db, partition, path, text, None)
+
+
 def _copy_catalogue(db: Database, partition: Partition, check: Callable[[], None]) -> None:
-    create_catalogue(db)
     db.execute(
         "INSERT INTO main.catalogue_partition SELECT * FROM disk.catalogue_partition WHERE key = ?", (partition.key,)
     )
@@ -141,20 +173,6 @@ def _copy_catalogue(db: Database, partition: Partition, check: Callable[[], None
             f"INSERT INTO main.{table} SELECT * FROM disk.{table} "
             "WHERE partition = (SELECT id FROM main.catalogue_partition)"
         )
-
-
-def _take_back(db: Database, partition: Partition, ontology: Ontology, later: int, check: Callable[[], None]) -> None:
-    """Give every path that changed what it held before its first change."""
-    writer = CatalogueWriter(lambda _: ontology)
-    for path, text_hash in _held_before(db, partition, later).items():
-        check()
-        if text_hash is None:
-            writer.remove(db, partition, path)
-            continue
-        text = history.text(db, text_hash)
-        if text is None:
-            raise StoreUnavailable("History has lost a text of that time.", reason="text_lost")
-        writer.put(db, partition, path, text, None)
 
 
 def _held_before(db: Database, partition: Partition, later: int) -> Mapping[str, str | None]:

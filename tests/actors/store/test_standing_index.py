@@ -487,9 +487,12 @@ def paths_at(desk: Desk, started: int) -> dict[str, str]:
         return {str(path): str(record) for path, record in reader.database.query("SELECT path, id FROM record")}
 
 
-def test_a_session_that_began_before_the_store_has_no_index(desk: Desk) -> None:
+def test_a_session_that_began_before_the_store_has_no_index_and_nothing_is_read_for_it(desk: Desk) -> None:
     desk.page("Garden Pilot")
-    assert index_of(desk, now_ms() - 400 * DAY_MS) is None
+    statements = Counter[str]()
+    with faults.installed(lambda point: statements.update((point,))):
+        assert index_of(desk, now_ms() - 400 * DAY_MS) is None
+    assert statements["standing.statement"] < 20
 
 
 def test_a_session_that_is_still_to_begin_is_one_that_begins_now_and_keeps_what_it_got(desk: Desk) -> None:
