@@ -1,7 +1,8 @@
 """``python -m stress``: agents, editors and operators at work on a real owner that is injured and killed under them.
 
 Prints what happened and how each promise was judged; non-zero when one was broken. ``python -m stress bench`` measures
-times instead, see :mod:`stress.bench`; ``python -m stress recall`` what a search finds, see :mod:`stress.recall`;
+times instead, see :mod:`stress.bench`, and ``bench memory`` those of the small memory;
+``python -m stress recall`` what a search finds, see :mod:`stress.recall`;
 ``python -m stress gate-fit`` fits the local decision model, see :mod:`stress.recall.gate_fit`;
 ``python -m stress processes`` tries who may own a directory, see :mod:`stress.processes`.
 """
@@ -36,6 +37,10 @@ EXIT_UNDETECTED: Final = 3
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, judge, report; a failing run is shrunk when ``--shrink`` says so. 0: every promise was kept."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:2] == ["bench", "memory"]:
+        from stress.bench.agent_memory import main as bench_memory
+
+        return bench_memory(given[2:])
     if given[:1] == ["bench"]:
         from stress.bench.main import main as bench  # a run needs nothing of it
 

@@ -41,6 +41,7 @@ FACTS_NAME: Final = notes.FACTS_NAME
 FLOOR_NAME: Final = ".logged-from"
 NOTES_MAX_BYTES: Final = 64 * 1024 * 1024
 _ATTEMPTS: Final = 8
+_LINES_AT_ONCE: Final = 64
 
 FAULT_POINTS: Final = (
     ("agent_memory.notes", "looking whether MEMORY.md has changed"),
@@ -78,6 +79,7 @@ class MemoryDirectory:
         self._now = now
         self.lock = self._lock()
         self._settled: _Seen | None = None
+        self._parsed: tuple[files.Stamp | None, list[Fact]] | None = None
         self._next_expiry: datetime | None = None
         self._logged: set[str] = set()
 
@@ -148,7 +150,10 @@ class MemoryDirectory:
         """What stands in ``MEMORY.md``, by whomever, but for facts whose entry is gone or expired."""
         with self._held() as folder:
             self._catch_up(folder)
-            return notes.facts(self._notes())
+            stamp = None if self._settled is None else self._settled.notes
+            if stamp is None or self._parsed is None or self._parsed[0] != stamp:
+                self._parsed = (stamp, notes.facts(self._notes()))
+            return list(self._parsed[1])
 
     def recent(self, since: date, limit: int, *, transient_only: bool = False) -> list[LogLine]:
         """The latest log lines of the days from ``since`` on whose entries live still, in the order of their times."""
@@ -158,8 +163,9 @@ class MemoryDirectory:
             for day in daily_logs.days(folder):
                 if day < since or len(found) >= limit:
                     break
-                lines = (line for line in daily_logs.latest_first(folder, day) if self._shown(line, transient_only))
-                found += islice(lines, limit - len(found))
+                lines = daily_logs.latest_first(folder, day)
+                while len(found) < limit and (some := list(islice(lines, _LINES_AT_ONCE))):
+                    found += self._shown(some, transient_only)[: limit - len(found)]
         found.reverse()
         return sorted(found, key=lambda line: line.at)
 
@@ -189,13 +195,22 @@ class MemoryDirectory:
         # What somebody else's store raises comes out as it is, be it an OSError.
         return self.lock.reporting() if self.store_is_ours else self.lock.held()
 
-    def _shown(self, line: LogLine, transient_only: bool) -> bool:
-        if transient_only and line.persistent:
-            return False
-        if not line.id:
-            return True
-        entry = self.store.get(line.id)
-        return entry is not None and not entry.expired_at(self._now())
+    def _shown(self, lines: list[LogLine], transient_only: bool) -> list[LogLine]:
+        """Those whose entries live, and those that a hand wrote."""
+        wanted = [line for line in lines if not (transient_only and line.persistent)]
+        entries = self._some({line.id for line in wanted if line.id})
+        now = self._now()
+        return [
+            line
+            for line in wanted
+            if not line.id or ((entry := entries.get(line.id)) is not None and not entry.expired_at(now))
+        ]
+
+    def _some(self, entry_ids: set[str]) -> dict[str, KnowledgeEntry]:
+        if isinstance(self.store, WatchedStore):
+            return self.store.get_many(entry_ids)
+        found = (self.store.get(entry_id) for entry_id in entry_ids)
+        return {entry.id: entry for entry in found if entry is not None}
 
     def _entries(self) -> list[KnowledgeEntry]:
         if isinstance(self.store, WatchedStore):

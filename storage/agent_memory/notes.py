@@ -54,7 +54,10 @@ def with_fact(text: str, category: str, content: str) -> str:
     """The text with this fact at the end of its category, which comes last where it is new. Nothing else changes; a
     fact that is there already is not repeated."""
     wanted = sameness(category, content)
-    if any(sameness(*fact) == wanted for fact in facts(text)):
+    beginning = wanted.content.partition("\n")[0]
+    # Most facts begin otherwise, which is seen without looking at all their lines.
+    alike = (fact for fact in facts(text) if fact.content.lstrip().startswith(beginning))
+    if any(sameness(*fact) == wanted for fact in alike):
         return text
     lines = _lines(text) or [TITLE]
     heading = f"{_HEADING}{one_line(category)}"

@@ -20,6 +20,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+from messages.errors import StorageError
 from storage import files
 from storage.agent_memory import daily_logs, notes
 from storage.agent_memory.daily_logs import LogLine
@@ -52,11 +53,17 @@ FAULT_POINTS: Final = (
 
 
 def store_beside(path: Path, *, now: Callable[[], datetime] = utc_now) -> SQLiteKnowledgeStore | None:
-    """The store in ``knowledge.db`` of a directory that keeps its entries there and has no ``entries.jsonl``."""
+    """The store in ``knowledge.db`` of a directory that keeps its entries there and has no ``entries.jsonl``.
+
+    Raises ``StorageError``.
+    """
     database = path / DATABASE_NAME
-    with effect("agent_memory.released"):
-        if (path / ENTRIES_NAME).exists() or not database.is_file():
-            return None
+    try:
+        with effect("agent_memory.released"):
+            if (path / ENTRIES_NAME).exists() or not database.is_file():
+                return None
+    except OSError as error:
+        raise StorageError(f"The memory directory could not be looked into: {error.strerror}.") from error
     try:
         opened = Database.open(database, point_prefix="agent_memory.released.db", read_only=True)
     except Exception:  # noqa: BLE001 - whatever it is, it is none of ours and stays

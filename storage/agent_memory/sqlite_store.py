@@ -34,6 +34,9 @@ _SCHEMA: Final = (
     "CREATE INDEX IF NOT EXISTS idx_knowledge_order ON knowledge(importance DESC, created_at, id)",
 )
 
+_SAVES_PER_CHECKPOINT: Final = 128
+"""A save adds some 25 kB to the database's log, which every reader looks through."""
+
 FAULT_POINTS: Final = (
     ("agent_memory.sqlite.folder", "making the folder of an agent memory's database"),
     ("agent_memory.sqlite.open", "opening that database"),
@@ -63,6 +66,7 @@ class SQLiteKnowledgeStore:
             os.makedirs(self.db_path.parent, exist_ok=True)
         self._now = now
         self._of_thread = threading.local()
+        self._saves = 0
         database = self._database()
         with database.transaction(full=True, point="agent_memory.sqlite.change"):
             for statement in _SCHEMA:
@@ -80,6 +84,9 @@ class SQLiteKnowledgeStore:
                 "updated_at = excluded.updated_at, metadata = excluded.metadata",
                 (*row, json.dumps(value["metadata"])),
             )
+        self._saves += 1
+        if self._saves % _SAVES_PER_CHECKPOINT == 0:
+            database.checkpoint("PASSIVE")
         return entry.id
 
     def get(self, entry_id: str) -> KnowledgeEntry | None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from messages.errors import InvalidArgument
-from storage.agent_memory import KnowledgeEntry
+from storage.agent_memory import KnowledgeEntry, SQLiteKnowledgeStore
 from storage.agent_memory.contract import ALL, KnowledgeStore, WatchedStore, to_evict
 from tests.storage.agent_memory.conftest import NOON, Fresh, Hands, Opened
 
@@ -452,3 +453,13 @@ def test_every_store_does_what_a_model_in_plain_python_does(fresh: Fresh, clock:
     assert again.count() == len(model.kept)
     assert again.query(min_importance=-math.inf, limit=ALL) == model.live(clock.now)
     assert {one.id: one for one in again.everything()} == model.kept  # type: ignore[attr-defined]
+
+
+def test_the_log_of_the_database_does_not_grow_with_every_save(tmp_path: Path) -> None:
+    store = SQLiteKnowledgeStore(tmp_path / "knowledge.db")
+    sizes = []
+    for number in range(3 * 128):
+        store.save(KnowledgeEntry(content=f"note {number}"))
+        sizes.append((tmp_path / "knowledge.db-wal").stat().st_size)
+    assert max(sizes) < 2 * sizes[127]
+    store.close()
