@@ -424,6 +424,16 @@ JUDGES: Final[Mapping[str, Judge]] = {
 }
 
 
+ANSWERS: Final[Sequence[Judge]] = (
+    one_answer_each,
+    none_late,
+    nothing_crosses_partitions,
+    the_process_survives,
+    crashed_actors_come_back,
+)
+"""Those who need nothing but what clients were answered and what became of the process."""
+
+
 # --- parts ------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from stress.aftermath import Inspector
 from stress.clients import Client
 from stress.damages import DAMAGES, Finding, NotHere, mount, patient_of, suffer, unmount
 from stress.doors import Door, McpDoor, ShellDoor, SocketDoor, StreamDoor
-from stress.judges import JUDGES, Evidence, Judge, Verdict, grown
+from stress.judges import ANSWERS, JUDGES, Evidence, Judge, Verdict, grown
 from stress.ledger import Caller, Ledger
 from stress.lives import answered_again, falls
 from stress.ordeals import ORDEALS
@@ -121,6 +121,7 @@ class Soak:
     def run(self, judges: Sequence[Judge] = tuple(JUDGES.values())) -> Result:
         """The whole run. Raises :class:`stress.aftermath.Unsettled` when the store is not there for the judges."""
         began = time.monotonic()
+        verdicts: list[Verdict] = []
         stop, over = threading.Event(), threading.Event()
         try:
             self._owner.start()
@@ -149,13 +150,18 @@ class Soak:
                         self._damage(surgeon)
                         self._work_on(pool, clients)
                     self._say("settling")
-                    evidence = self._rest(clients, idle, surgeon)
+                    try:
+                        evidence = self._rest(clients, idle, surgeon)
+                    except aftermath.Unsettled as problem:
+                        # What clients were answered can be judged all the same.
+                        verdicts.append(Verdict("the store answers when all is over", False, str(problem), "settled"))
+                        evidence = self._alone(surgeon, idle)
+                        judges = ANSWERS
                 finally:
                     stop.set()
                     over.set()
                 heartbeat.result()
                 machine.result()
-            verdicts = []
             for judge in judges:
                 self._say(judge.__name__.replace("_", " "))
                 verdicts.append(replace(judge(evidence), judge=judge.__name__))
@@ -401,6 +407,25 @@ class Soak:
             ended_by_itself=surgeon.ended,
             repositories=self._repositories(vaults),
             findings=self._findings,
+            until=self._until,
+        )
+
+    def _alone(self, surgeon: Surgeon, idle: Usage | None) -> Evidence:
+        """What there is without the store."""
+        return Evidence(
+            ledger=self._ledger,
+            inspector=Inspector(self._door()),
+            owners={},
+            histories={},
+            files={},
+            secrets=self._secrets,
+            closed=frozenset(caller for callers in self._callers for caller in callers[2::2]),
+            outages=surgeon.outages,
+            lags=self._lags,
+            waits=self._waits,
+            rest=(idle, self._owner.usage()),
+            ended_by_itself=surgeon.ended,
+            repositories={},
             until=self._until,
         )
 
