@@ -14,7 +14,7 @@ from typing import Final
 from stress.ledger import Ledger, Life, Struck
 
 FALL_SECONDS: Final = 2.0
-BACK_SECONDS: Final = 8.0
+BACK_SECONDS: Final = 6.0
 """Five restarts in 30 s are the most, the last after 0.8 s; a start is proven in 5 s. The rest is the machine's."""
 LANE: Final = "/lane"
 HELPERS: Final = "/helpers/"
@@ -47,8 +47,8 @@ def falls(ledger: Ledger, outages: Sequence[tuple[float, float]], until: float) 
     for struck in ledger.struck:
         if not struck.kind.endswith(("crashes", "dies")):
             continue
-        end = struck.at + FALL_SECONDS + BACK_SECONDS
         fall = _fall(struck, lives[struck.pid])
+        end = (struck.at + FALL_SECONDS if fall.ended is None else fall.ended) + BACK_SECONDS
         if fall.problems and (end > until or any(start < end and struck.at < over for start, over in outages)):
             continue
         found.append(fall)

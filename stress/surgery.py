@@ -22,7 +22,7 @@ from stress.owner import Owner
 
 KILL_EVERY: Final = 6
 """One injury in so many is a SIGKILL of the whole owner; the one after it stops the process for a while."""
-ORDEAL_AT: Final = 3
+ORDEAL_AT: Final = 4
 """Of as many, the one that is a damage to the files of a store."""
 WATCH_SECONDS: Final = 0.1
 
