@@ -226,7 +226,7 @@ class MemoryDirectory:
             self.store.delete(entry_id)
 
     def _evict(self) -> None:
-        if self._max_entries is None:
+        if self._max_entries is None or self.store.count() <= self._max_entries:
             return
         now = self._now()
         live = (entry for entry in self._entries() if not entry.expired_at(now))

@@ -334,3 +334,23 @@ def test_the_file_is_written_anew_when_most_of_its_lines_are_dead(tmp_path: Path
     assert len(lines) < 600
     assert [json.loads(line)["content"] for line in lines if b"deleted" not in line][-1] == "note 599"
     assert len(texts(MemoryDirectory(tmp_path, now=hands))) == 10
+
+
+def test_entries_are_read_for_an_eviction_only_when_there_are_too_many(
+    directory: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = directory()
+    memory._max_entries = 3
+    memory.remember(entry("a", persistent=False))
+    read: list[str] = []
+
+    def everything(store: object) -> list[KnowledgeEntry]:
+        read.append("all")
+        return []
+
+    monkeypatch.setattr(type(memory.store), "everything", everything)
+    memory.remember(entry("b", persistent=False))
+    memory.remember(entry("c", persistent=False))
+    assert read == []
+    memory.remember(entry("d", persistent=False))
+    assert read == ["all"]
