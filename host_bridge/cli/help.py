@@ -319,9 +319,10 @@ knowledge memory facts              the persistent facts, by category
 knowledge memory log                what was remembered lately, the oldest first; a star marks what is persistent
 knowledge memory prune              remove old daily logs, with the notes of those days that are not persistent
 knowledge memory clear              forget everything
+knowledge memory import             take its facts and notes into a store: claims with evidence, pages for categories
 
-An agent's small memory: one directory with MEMORY.md, which people edit, and a log for each day. It needs no owner and
-no vault, and is the one that KnowledgeMemory in Python and `knowledge mcp --simple` use; all may use it at once.
+An agent's small memory: one directory with MEMORY.md, which people edit, and a log for each day. It is the one that
+KnowledgeMemory in Python and `knowledge mcp --simple` use, all at once if need be; only `import` needs an owner.
 
   --dir DIR                      the directory (default: $KNOWLEDGE_MEMORY_DIR, else ./agent_memory)
   --category C --persistent      remember: file it under C; keep it for good, in MEMORY.md too
@@ -332,8 +333,12 @@ no vault, and is the one that KnowledgeMemory in Python and `knowledge mcp --sim
   --entries N --max-chars N      context: so many recent notes (default 50); so long as a whole
   --logs                         clear: only the logs and what is not persistent
   --yes                          clear: do not ask
+  --dry-run --facts-only         import: only say what it would do; leave the notes of the logs out
+  --agent A                      import: into whose store (default: the first agent of the configuration)
   --json                         one compact line
-{_STATE} (not needed here)
+{_STATE}, of the import
+
+An import that was interrupted goes on when it is run again, and a repeat doubles nothing.
 
 Examples:
   knowledge memory remember "Prefers dark mode" --category preferences --persistent
@@ -502,7 +507,7 @@ _ENDS = {
     "inspect": "345",
     "maintenance": "345",
     "mcp": "345",
-    "memory": "34",
+    "memory": "345",
     "repair": "346",
     "restore": "34",
     "serve": "345",

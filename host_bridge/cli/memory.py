@@ -52,7 +52,7 @@ def _remember(arguments: Sequence[str]) -> int:
     text = _text(options)
     importance = _importance(options)
     ttl_days = options.whole_number("--ttl-days", 0, _DAYS_MAX)
-    with _opened(options, create=True) as memory:
+    with opened(options, create=True) as memory:
         kept = memory.remember(
             text,
             options.get("--category") or "general",
@@ -74,7 +74,7 @@ def _recall(arguments: Sequence[str]) -> int:
     from storage.agent_memory.entry import to_json
     from storage.agent_memory.recall import recalled
 
-    with _opened(options) as memory:
+    with opened(options) as memory:
         found = recalled(memory.live_entries(), query, limit, "tokens" if ranking == "tokens" else "bm25")
     return _said(options, {"entries": [to_json(entry) for entry in found]}, found_text(found, query))
 
@@ -83,14 +83,14 @@ def _context(arguments: Sequence[str]) -> int:
     options = parse(arguments, {**_COMMON, "--entries": True, "--max-chars": True})
     entries = options.whole_number("--entries", 0, _COUNT_MAX)
     most = options.whole_number("--max-chars", 0, _COUNT_MAX)
-    with _opened(options, entries=entries, most=most) as memory:
+    with opened(options, entries=entries, most=most) as memory:
         context = memory.build_context()
     return _said(options, {"context": context}, context)
 
 
 def _facts(arguments: Sequence[str]) -> int:
     options = parse(arguments, _COMMON)
-    with _opened(options) as memory:
+    with opened(options) as memory:
         facts = memory.get_persistent_facts()
     lines: list[str] = []
     for category, contents in facts.items():
@@ -102,7 +102,7 @@ def _facts(arguments: Sequence[str]) -> int:
 def _log(arguments: Sequence[str]) -> int:
     options = parse(arguments, {**_COMMON, "--days": True, "--limit": True})
     days, limit = options.whole_number("--days", 0, _DAYS_MAX), options.whole_number("--limit", 1, _COUNT_MAX)
-    with _opened(options) as memory:
+    with opened(options) as memory:
         entries = memory.get_recent_entries(days=7 if days is None else days, limit=limit or 50)
     lines = [
         f"{one['timestamp']}  ({one['category']}) {_indented(one['content'])}{'  *' if one['persistent'] else ''}"
@@ -114,7 +114,7 @@ def _log(arguments: Sequence[str]) -> int:
 def _prune(arguments: Sequence[str]) -> int:
     options = parse(arguments, {**_COMMON, "--days": True})
     days = options.whole_number("--days", 0, _DAYS_MAX)
-    with _opened(options) as memory:
+    with opened(options) as memory:
         removed = memory.prune_logs(days)
     return _said(options, {"removed": removed}, f"Removed {removed} daily log{'' if removed == 1 else 's'}.")
 
@@ -122,7 +122,7 @@ def _prune(arguments: Sequence[str]) -> int:
 def _clear(arguments: Sequence[str]) -> int:
     options = parse(arguments, {**_COMMON, "--logs": False, "--yes": False})
     what = "the daily logs and every note that is not persistent" if options.has("--logs") else "everything"
-    with _opened(options) as memory:
+    with opened(options) as memory:
         if not options.has("--yes") and not _agreed(f"Forget {what} in {memory.directory}? [y/N] "):
             return exits.REFUSED
         if options.has("--logs"):
@@ -130,6 +130,12 @@ def _clear(arguments: Sequence[str]) -> int:
         else:
             memory.clear()
     return _said(options, {"cleared": "logs" if options.has("--logs") else "all"}, f"Forgot {what}.")
+
+
+def _import(arguments: Sequence[str]) -> int:
+    from host_bridge.cli import memory_import
+
+    return memory_import.run(arguments)
 
 
 _WORDS = {
@@ -140,13 +146,15 @@ _WORDS = {
     "log": _log,
     "prune": _prune,
     "clear": _clear,
+    "import": _import,
 }
 
 
 @contextmanager
-def _opened(
+def opened(
     options: Options, *, create: bool = False, entries: int | None = None, most: int | None = None
 ) -> Iterator[KnowledgeMemory]:
+    """The memory that the command line names; where there is none, it is only made with ``create``."""
     from host_bridge.knowledge_memory import CONTEXT_ENTRIES, LOG_DAYS, KnowledgeMemory
     from messages.errors import NotFound
 

@@ -21,6 +21,7 @@ _STEPS = {
     "originals": "copying originals",
     "verifying": "verifying",
     "copying": "copying",
+    "importing": "importing",
     "opening": "opening the stores",
     "placing": "putting it in place",
     "examining": "examining",
