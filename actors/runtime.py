@@ -69,7 +69,7 @@ from messages.errors import (
 )
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall
-from messages.provider import PromptWording, ProviderCall
+from messages.provider import PromptWording, ProviderCall, RecallGateRequest
 from messages.tools import ToolRequest, ToolSpec, parse_arguments, tool_spec
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
@@ -180,7 +180,8 @@ class Runtime:
         turns, gate = recall_gate_children(Places(), self._lanes, self.gate)
         self._tree.root.start_child(turns)
         gate_started = self._tree.root.start_child(gate)
-        recall = RecallDesk(self.gate, gate_started, self._tree.environment.clock, recall_gate, decisions)
+        clock = self._tree.environment.clock
+        recall = RecallDesk(self.gate, gate_started, clock, recall_gate, decisions, self._await_view)
         self._providing = Providing(self.gate, self._lanes, self._stores, flush_prompt, prompting, recall)
         self._maintenance = self._tree.handle(MAINTENANCE)
         self._tree.root.start_child(
@@ -246,7 +247,10 @@ class Runtime:
             if call.audience is not None and not isinstance(call.audience, AudienceToken):
                 require_well_formed(call.audience)
             self._watch(pending, call.deadline)
-            self._when_ready(lambda: self._providing.start(pending, call), pending, call.deadline)
+            if isinstance(call.request, RecallGateRequest):
+                self._providing.start(pending, call)  # its budget begins now, and it waits for a view within it
+            else:
+                self._when_ready(lambda: self._providing.start(pending, call), pending, call.deadline)
         except KnowledgeError as error:
             pending.fail(error)
         return pending
@@ -311,9 +315,7 @@ class Runtime:
         if self.gate.open():
             end()
         else:
-            self._authority.ask(AwaitView(), deadline=deadline).add_done_callback(
-                lambda ready: _pass_on(ready, both, end)
-            )
+            self._await_view(deadline).add_done_callback(lambda ready: _pass_on(ready, both, end))
         return both
 
     def health(self) -> JsonObject:
@@ -359,10 +361,12 @@ class Runtime:
         if self.gate.open():
             proceed()
             return
-        # The authority has only started, or is being restarted: its mailbox keeps the question meanwhile.
-        self._authority.ask(AwaitView(), deadline=deadline).add_done_callback(
-            lambda reply: guarded(pending, reply, lambda _: proceed())
-        )
+        self._await_view(deadline).add_done_callback(lambda reply: guarded(pending, reply, lambda _: proceed()))
+
+    def _await_view(self, deadline: Deadline) -> Reply[bool]:
+        """Answered once the authority has published a view."""
+        # It has only started, or is being restarted: its mailbox keeps the question meanwhile.
+        return self._authority.ask(AwaitView(), deadline=deadline)
 
     def _dispatch(self, validated: _Validated, pending: PendingCall) -> None:
         call = validated.call

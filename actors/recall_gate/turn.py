@@ -24,10 +24,12 @@ logger = logging.getLogger(__name__)
 
 
 class OpenTurn:
-    """Open until :meth:`settle`; what comes later is dropped. ``stage`` and the counts are the turn actor's to set."""
+    """Open until :meth:`settle`; what comes later is dropped. ``stage`` and the counts are the turn actor's to set,
+    ``permit`` is there once access was decided."""
 
     def __init__(self, mode: GateMode, clock: Clock, *, correlation_id: str, turn_id: str) -> None:
         self.stage: Stage = "access"
+        self.permit: Permit | None = None
         self.offered = 0
         self.shortlisted = 0
         self.correlation_id = correlation_id
@@ -53,6 +55,10 @@ class OpenTurn:
         self._result.succeed((result, result.to_json(latency_ms)))
         self.cancellation.cancel()
         return True
+
+    def abandon(self) -> None:
+        """End the turn without a result and without a line: its call was refused or answered otherwise."""
+        self._ending.acquire(blocking=False)
 
     def unavailable(self, reason: str, *, stage: Stage | None = None) -> bool:
         """End the turn without a decision."""
