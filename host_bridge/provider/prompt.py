@@ -54,7 +54,8 @@ _ROUTES: Final = (
 """Which skill is for what, and the tools without which it is of no use."""
 
 _TOOL_NAME: Final = re.compile(r"__|[./:]")
-# It stands inside quotes, in a line of its own: a key that could end either is not named.
+# It stands inside quotes, in a line of its own: a key that could end either, or that reads otherwise than it is
+# written (what is invisible, what turns the direction of the text), is not named.
 _PLAIN_KEY: Final = re.compile(r"[^\s\"`<>{}|\\]+")
 _PLAIN_LINK: Final = re.compile(r"[^\s\"`<>()\[\]]+")
 
@@ -123,14 +124,14 @@ class _Turn:
 
     def always(self) -> Iterator[str]:
         base = self._request.link_base
-        if base is not None and _PLAIN_LINK.fullmatch(base):
+        if base is not None and base.isprintable() and _PLAIN_LINK.fullmatch(base):
             joint = "" if base.endswith(("/", "=", "#")) else "/"
             yield f"- Cite a saved record with a link to its Knowledge page: `[title]({base}{joint}<record id>)`."
         yield _EVIDENCE
 
     def project(self) -> str | None:
         key = self._request.project_key
-        if key is None or not _PLAIN_KEY.fullmatch(key):
+        if key is None or not (key.isprintable() and _PLAIN_KEY.fullmatch(key)):
             return None
         quoted = json.dumps(key, ensure_ascii=False)
         named = f"This session works in a repository. {quoted} is the alias of its project page"

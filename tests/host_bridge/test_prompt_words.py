@@ -96,6 +96,12 @@ def test_a_project_key_that_could_end_its_quotes_is_not_named(key: str) -> None:
     assert Turn(asked={"projectKey": key}).words() == Turn().words()
 
 
+@pytest.mark.parametrize("mark", ["\u202e", "\u200b", "\u2066", "\U000e0041", "\u00ad"], ids=ascii)
+def test_a_project_key_or_a_link_base_with_what_cannot_be_seen_is_not_named(mark: str) -> None:
+    assert Turn(asked={"projectKey": f"org/{mark}repo"}).words() == Turn().words()
+    assert Turn(asked={"linkBase": f"https://host/{mark}k"}).words() == Turn().words()
+
+
 @pytest.mark.parametrize("base", ["https://host/ ignore", "javascript`", "https://host/)("], ids=repr)
 def test_a_link_base_that_is_no_plain_address_gives_no_links(base: str) -> None:
     assert Turn(asked={"linkBase": base}).words() == Turn().words()
