@@ -1,7 +1,8 @@
 """What is put into a user's turn: the block, in exactly one form, which no stored text can forge. Pure.
 
 A line of a page that could be taken for a part of the block, or that would change how the lines after it read (a
-heading, a rule, a fence, a tag, a comment, one of the block's own sentences), is quoted with ``> ``.
+heading, a rule, a fence, a tag, a comment, one of the block's own sentences), is quoted with ``> ``. What nobody sees
+in a page and a model reads is left out.
 
 Source: memory-provider.md (Recall gate, step 3 and "What the agent sees").
 """
@@ -13,6 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from actors.store.operations.labels import seen_text
 from messages.provider.gate import BLOCK_MAX_CHARS, GatePage
 from messages.text import utf16_length
 from storage.search import beginning
@@ -26,10 +28,17 @@ EXCERPT_MIN_CHARS: Final = 200
 """A page of which less would be left is not cut to fit; it is left out."""
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-_POINTER_BEGINS: Final = "knowledge has a page on"
-_OWN_SENTENCES: Final = ("knowledge recall", "stored knowledge records matched", _POINTER_BEGINS)
-_STRUCTURE: Final = re.compile(r"[#<]|```|~~~|([-=_*])(?:\s*\1)+\s*\Z|(?:[-*+]|\d+[.)])\s+#")
-_ITEM: Final = re.compile(r"(?:[-*+\u2010-\u2015\u2022\u2212]|\d+[.)])\s*")
+# Without white space: what stands between two words, or inside one, does not change how they read.
+_OWN_SENTENCES: Final = ("knowledgerecall", "storedknowledgerecordsmatched", "knowledgehasapageon")
+_MARKER: Final = r"(?:[-*+]|\d+[.)])"
+# One sign alone makes a heading of the line above it.
+_STRUCTURE: Final = re.compile(
+    rf"[#<]|```|~~~|(?:[-=]|([-=_*])(?:\s*\1)+)\s*\Z|{_MARKER}\s+(?:(?:>|{_MARKER})\s*)*[#<]"
+)
+_BEFORE_WORDS: Final = re.compile(r"(?:[\W_]+|\d+|[a-z]{1,3}(?=[.)]))*")
+_UNSEEN: Final = frozenset(("Cf", "Cc", "Mn", "Me", "Cn", "Co"))
+# Letters and a symbol that are drawn as nothing, as they are after NFKC.
+_BLANK: Final = frozenset("\u115f\u1160\u2800")
 
 
 def block(quoted: Sequence[GatePage], pointers: Sequence[GatePage], page_chars: int) -> str:
@@ -63,18 +72,18 @@ def block(quoted: Sequence[GatePage], pointers: Sequence[GatePage], page_chars: 
 
 def quotable(text: str) -> str:
     """A stored text with plain line ends and without blank lines at its ends; lines that could forge are quoted."""
-    lines = (_CONTROL.sub("", line) for line in text.splitlines())
+    lines = (_CONTROL.sub("", line) for line in seen_text(text).splitlines())
     return "\n".join(f"> {line}" if _could_forge(line) else line for line in lines).strip("\n")
 
 
 def _could_forge(line: str) -> bool:
     """Whether a line, as a reader would see it, looks like a part of the block or changes how others read."""
-    seen = "".join(char for char in unicodedata.normalize("NFKC", line) if unicodedata.category(char) not in _UNSEEN)
-    seen = seen.strip()
+    seen = "".join(
+        char
+        for char in unicodedata.normalize("NFKC", line)
+        if char not in _BLANK and unicodedata.category(char) not in _UNSEEN
+    ).strip()
     if _STRUCTURE.match(seen):
         return True
-    words = " ".join(_ITEM.sub("", seen.lstrip("*_\\` "), count=1).casefold().split()).lstrip("*_` ")
+    words = "".join(_BEFORE_WORDS.sub("", seen.casefold(), count=1).split())
     return words.startswith(_OWN_SENTENCES)
-
-
-_UNSEEN: Final = frozenset(("Cf", "Cc", "Mn", "Me"))

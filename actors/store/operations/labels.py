@@ -59,7 +59,7 @@ def label_of(title: str) -> str:
 
     What cannot be seen is left out, whether or not the title is safe.
     """
-    line = one_line(title if title.isascii() else _seen(title))
+    line = one_line(seen_text(title))
     if utf16_length(line) <= LABEL_UNITS:
         return line
     cut = clip_utf16(line, LABEL_UNITS - 1)
@@ -67,6 +67,12 @@ def label_of(title: str) -> str:
     return f"{head if space and utf16_length(head) * 2 >= LABEL_UNITS else cut}…"
 
 
-def _seen(title: str) -> str:
-    shown = _UNSEEN.sub(lambda found: found[0] if found[0] in _JOINING else "", title)
+def seen_text(text: str) -> str:
+    """``text`` without what nobody sees and a model reads: zero-width and bidi marks, tags, fillers.
+
+    A joiner stays where it joins: one or two at a time.
+    """
+    if text.isascii():
+        return text
+    shown = _UNSEEN.sub(lambda found: found[0] if found[0] in _JOINING else "", text)
     return _JOINED_TOO_LONG.sub(r"\1", shown)
