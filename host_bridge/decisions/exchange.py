@@ -143,6 +143,23 @@ class Exchange:
         """Returned and not raised where it failed: httpx's errors hold the request, and the request holds the key."""
         import httpx  # a thin client of the owner never gets here
 
+        self._under_way += 1
+        try:
+            async with self._connected().stream("POST", self._url, content=body, headers=headers) as response:
+                if response.status_code != 200:
+                    return Reply(response.status_code, b"")
+                return await _complete(response)
+        except httpx.HTTPError as error:
+            return DecisionUnavailable("provider-error", f"the exchange failed: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001 - whatever a proxy or a certificate of the environment leads to
+            return DecisionUnavailable("provider-error", f"the request could not be sent: {type(error).__name__}")
+        finally:
+            self._under_way -= 1
+            await self._close_unused()
+
+    def _connected(self) -> httpx.AsyncClient:
+        import httpx
+
         if self._client is None:
             self._client = httpx.AsyncClient(
                 verify=self._trust(),
@@ -156,19 +173,7 @@ class Exchange:
                 ),
             )
             self._loop.at_the_end.add(self._client.aclose)
-        self._under_way += 1
-        try:
-            async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
-                if response.status_code != 200:
-                    return Reply(response.status_code, b"")
-                return await _complete(response)
-        except httpx.HTTPError as error:
-            return DecisionUnavailable("provider-error", f"the exchange failed: {type(error).__name__}")
-        except (httpx.InvalidURL, OSError, ValueError) as error:
-            return DecisionUnavailable("provider-error", f"the request could not be sent: {type(error).__name__}")
-        finally:
-            self._under_way -= 1
-            await self._close_unused()
+        return self._client
 
     def _trust(self) -> ssl.SSLContext:
         """Certificates are always checked; without TLS there is no reason to load who may sign them."""

@@ -487,6 +487,24 @@ def test_a_refused_connection_is_a_provider_error() -> None:
         asking.providers.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSL_CERT_FILE", "/nowhere/certificates.pem"),
+        ("HTTPS_PROXY", "gopher://user:secret@proxy.invalid"),
+        ("ALL_PROXY", "socks5://user:secret@proxy.invalid"),
+        ("NO_PROXY", "[::1"),
+    ],
+)
+def test_an_environment_that_httpx_cannot_use_is_a_provider_error(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    asking = Asking("https://reranker.invalid")
+    assert asking.refused() == "provider-error"
+    asking.providers.close()
+
+
 def test_a_redirect_is_never_followed(asking: Asking, endpoint: Endpoint) -> None:
     with serving(lambda handler: results(handler, [0.5, 0.5, 0.5])) as elsewhere:
         for status in (301, 302, 303, 307, 308):
