@@ -13,42 +13,34 @@ Source: agent-memory.md; agent-memory-contract.md section 11.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from messages.errors import Busy, KnowledgeError
 from storage import files
-from storage.agent_memory import daily_logs, notes, released
-from storage.agent_memory.contract import ALL, KnowledgeStore, WatchedStore, to_evict
+from storage.agent_memory import daily_logs, ledger, notes, released
+from storage.agent_memory.contract import KnowledgeStore, to_evict
 from storage.agent_memory.daily_logs import LogLine, day_of
 from storage.agent_memory.entry import KnowledgeEntry, in_utc, utc_now
 from storage.agent_memory.file_store import FileKnowledgeStore
+from storage.agent_memory.followed_store import FollowedStore
+from storage.agent_memory.ledger import FACTS_NAME, FLOOR_NAME
 from storage.agent_memory.locking import DirectoryLock, is_same_directory, make_directory
 from storage.agent_memory.notes import Fact
+from storage.agent_memory.notes_file import NotesFile
 from storage.agent_memory.sqlite_store import SQLiteKnowledgeStore
-from storage.replaced_text import EditedMeanwhile, read_text, replace_text
+from storage.replaced_text import EditedMeanwhile
 
 logger = logging.getLogger(__name__)
 
-NOTES_NAME: Final = notes.NAME
-FACTS_NAME: Final = notes.FACTS_NAME
-FLOOR_NAME: Final = ".logged-from"
-NOTES_MAX_BYTES: Final = 64 * 1024 * 1024
 _ATTEMPTS: Final = 8
-_LINES_AT_ONCE: Final = 64
 
-FAULT_POINTS: Final = (
-    ("agent_memory.notes", "looking whether MEMORY.md has changed"),
-    ("agent_memory.facts", "reading and appending which facts stand in MEMORY.md"),
-    ("agent_memory.floor", "noting from when on entries belong into daily logs"),
-    ("agent_memory.forget", "removing files of an agent memory that is cleared"),
-)
+FAULT_POINTS: Final = (("agent_memory.forget", "removing files of an agent memory that is cleared"),)
 
 
 class _Seen(NamedTuple):
@@ -75,6 +67,8 @@ class MemoryDirectory:
         if store is None:
             store = released.store_beside(path, now=now) or FileKnowledgeStore(path, now=now)
         self.store = store
+        self._followed = FollowedStore(self.store, now)
+        self._notes = NotesFile(path)
         self._max_entries = max_entries
         self._now = now
         self.lock = self._lock()
@@ -86,9 +80,10 @@ class MemoryDirectory:
     def convert(self) -> int:
         """Bring what the released package wrote into this directory into ours; how many files there were."""
         with self._held() as folder:
-            for _ in range(_ATTEMPTS - 1):
+            for _ in range(_ATTEMPTS):
                 try:
-                    return released.convert(self.path, folder, self._entries, self._now())
+                    self._followed.look()
+                    return released.convert(self.path, folder, self._followed.entries().values, self._now())
                 except EditedMeanwhile:
                     continue
             raise Busy("Somebody keeps writing into MEMORY.md while it is converted; try again.")
@@ -104,18 +99,27 @@ class MemoryDirectory:
                 if text is None:
                     return ""
                 entry.content = text
-            kept = self.store.save(entry)
+            before = self._followed.version
+            kept = self._followed.save(entry)
             if self._settled is not None:
-                self._settled = self._seen(folder) if self._write_after(entry, folder) else None
-                self._note_expiry([entry])
+                # What others changed before is still to be followed.
+                unchanged = self._settled.version == before
+                followed = self._write_after(kept, folder)
+                version = self._followed.version if unchanged else object()
+                self._settled = _Seen(self._notes.stamp(), version) if followed else None
+                self._note_expiry([kept])
             self._evict()
-            return kept
+            return kept.id
 
     def clear(self) -> None:
         """Forget everything: entries, ``MEMORY.md`` with what people wrote into it, and daily logs."""
         with self._held() as folder:
-            self._delete(entry.id for entry in self._entries())
-            for name in (NOTES_NAME, FACTS_NAME, FLOOR_NAME):
+            self._followed.look()
+            self._followed.remove(self._followed.entries())
+            self.store.prune()
+            # MEMORY.md first, and durably: its facts without their ids would pass for a person's.
+            self._notes.forget(at="agent_memory.forget")
+            for name in (FACTS_NAME, FLOOR_NAME):
                 files.unlink(folder, name, at="agent_memory.forget")
             daily_logs.remove(folder, daily_logs.days(folder))
             released.forget_originals(folder, logs_only=False)
@@ -126,8 +130,8 @@ class MemoryDirectory:
         """Forget what is not persistent, and the daily logs."""
         with self._held() as folder:
             self._catch_up(folder)
-            self._set_floor(folder, self._now())
-            self._delete(entry.id for entry in self._entries() if not entry.persistent)
+            ledger.raise_floor(folder, self._now())
+            self._followed.remove([entry.id for entry in self._followed.entries().values() if not entry.persistent])
             daily_logs.remove(folder, daily_logs.days(folder))
             released.forget_originals(folder, logs_only=True)
 
@@ -138,9 +142,14 @@ class MemoryDirectory:
             old = [day for day in daily_logs.days(folder) if day < first_kept]
             if not old:
                 return 0
-            self._set_floor(folder, datetime.combine(first_kept, datetime.min.time(), UTC) - timedelta(microseconds=1))
-            self._delete(
-                entry.id for entry in self._entries() if not entry.persistent and day_of(entry) < first_kept
+            ledger.raise_floor(folder, datetime.combine(first_kept, time.min, UTC) - timedelta(microseconds=1))
+            self._followed.look()
+            self._followed.remove(
+                [
+                    entry.id
+                    for entry in self._followed.entries().values()
+                    if not entry.persistent and day_of(entry) < first_kept
+                ]
             )
             return daily_logs.remove(folder, old)
 
@@ -152,7 +161,7 @@ class MemoryDirectory:
             self._catch_up(folder)
             stamp = None if self._settled is None else self._settled.notes
             if stamp is None or self._parsed is None or self._parsed[0] != stamp:
-                self._parsed = (stamp, notes.facts(self._notes()))
+                self._parsed = (stamp, notes.facts(self._notes.read()))
             return list(self._parsed[1])
 
     def recent(self, since: date, limit: int, *, transient_only: bool = False) -> list[LogLine]:
@@ -164,8 +173,10 @@ class MemoryDirectory:
                 if day < since or len(found) >= limit:
                     break
                 lines = daily_logs.latest_first(folder, day)
-                while len(found) < limit and (some := list(islice(lines, _LINES_AT_ONCE))):
-                    found += self._shown(some, transient_only)[: limit - len(found)]
+                if transient_only:
+                    lines = (line for line in lines if not line.persistent)
+                while len(found) < limit and (some := list(islice(lines, limit - len(found)))):
+                    found += self._shown(some)
         found.reverse()
         return sorted(found, key=lambda line: line.at)
 
@@ -195,73 +206,48 @@ class MemoryDirectory:
         # What somebody else's store raises comes out as it is, be it an OSError.
         return self.lock.reporting() if self.store_is_ours else self.lock.held()
 
-    def _shown(self, lines: list[LogLine], transient_only: bool) -> list[LogLine]:
-        """Those whose entries live, and those that a hand wrote."""
-        wanted = [line for line in lines if not (transient_only and line.persistent)]
-        entries = self._some({line.id for line in wanted if line.id})
+    def _shown(self, lines: list[LogLine]) -> list[LogLine]:
+        """Those of the lines whose entries live still, and those that a hand wrote."""
         now = self._now()
-        return [
-            line
-            for line in wanted
-            if not line.id or ((entry := entries.get(line.id)) is not None and not entry.expired_at(now))
-        ]
-
-    def _some(self, entry_ids: set[str]) -> dict[str, KnowledgeEntry]:
-        if isinstance(self.store, WatchedStore):
-            return self.store.get_many(entry_ids)
-        found = (self.store.get(entry_id) for entry_id in entry_ids)
-        return {entry.id: entry for entry in found if entry is not None}
-
-    def _entries(self) -> list[KnowledgeEntry]:
-        if isinstance(self.store, WatchedStore):
-            return self.store.everything()
-        return self.store.query(min_importance=float("-inf"), limit=ALL)
-
-    def _delete(self, entry_ids: Iterable[str]) -> None:
-        gone = list(entry_ids)
-        if isinstance(self.store, WatchedStore):
-            self.store.remove(gone)
-            return
-        for entry_id in gone:
-            self.store.delete(entry_id)
+        there = self._followed.get_many([line.id for line in lines if line.id])
+        live = {key for key, entry in there.items() if not entry.expired_at(now)}
+        return [line for line in lines if not line.id or line.id in live]
 
     def _evict(self) -> None:
-        if self._max_entries is None or self.store.count() <= self._max_entries:
+        if self._max_entries is None or len(self._followed.entries()) <= self._max_entries:
             return
         now = self._now()
-        live = (entry for entry in self._entries() if not entry.expired_at(now))
-        for entry in to_evict(live, self._max_entries):
-            self.store.delete(entry.id)
-
-    def _seen(self, folder: int) -> _Seen:
-        status = files.stat_entry(folder, NOTES_NAME, at="agent_memory.notes")
-        version = self.store.version() if isinstance(self.store, WatchedStore) else None
-        return _Seen(None if status is None else files.Stamp.of(status), version)
+        live = (entry for entry in self._followed.entries().values() if not entry.expired_at(now))
+        self._followed.delete([entry.id for entry in to_evict(live, self._max_entries)])
 
     def _catch_up(self, folder: int, *, whole: bool = True) -> None:
         """Bring the entries after what a person removed, and the files after the entries.
 
         ``whole=False``: only where a person may have been at work, or a call before failed.
         """
-        seen, known = self._seen(folder), self._settled
+        self._followed.look()
+        seen, known = _Seen(self._notes.stamp(), self._followed.version), self._settled
         if known is not None and seen.notes == known.notes:
             expired = self._next_expiry is not None and self._now() > self._next_expiry
             if not whole or (seen.version == known.version and not expired):
                 return
         now = self._now()
-        entries = {entry.id: entry for entry in self._entries() if not entry.expired_at(now)}
-        facts, text = self._facts(folder), self._notes()
+        entries = {key: entry for key, entry in self._followed.entries().items() if not entry.expired_at(now)}
+        facts, text = ledger.facts(folder), self._notes.read()
+        self._notes.clear_staged(text, lambda: [*facts.values(), *map(_fact, self._followed.entries().values())])
         there = {notes.sameness(*fact) for fact in notes.facts(text)}
-        if text.strip():
-            self._forget([entries.pop(key).id for key, fact in facts.items() if key in entries and fact not in there])
+        missing = [key for key, fact in facts.items() if key in entries and fact not in there]
+        settled = not missing or self._notes.is_settled(text)
+        if settled and text.strip():
+            self._forget([entries.pop(key).id for key in missing])
         living = {key: fact for key, fact in facts.items() if key in entries}
         stale = (set(facts.values()) - set(living.values())) & there
         if stale:
-            self._replace_notes(lambda now: notes.without_facts(now, frozenset(stale)))
+            self._notes.replace(lambda now: notes.without_facts(now, frozenset(stale)))
         if len(living) < len(facts):
-            self._write_facts(folder, living)
-        behind = self._write_behind(entries.values(), living if text.strip() else {}, folder)
-        self._settled = None if behind else self._seen(folder)
+            ledger.write_facts(folder, living)
+        behind = self._write_behind(entries.values(), living if text.strip() or not settled else {}, folder)
+        self._settled = None if behind or not settled else _Seen(self._notes.stamp(), self._followed.version)
         self._next_expiry = None
         self._note_expiry(entries.values())
 
@@ -273,7 +259,7 @@ class MemoryDirectory:
         """A person took their lines out of ``MEMORY.md``."""
         if entry_ids:
             logger.info("facts were removed from MEMORY.md", extra={"entries": len(entry_ids)})
-            self._delete(entry_ids)
+            self._followed.remove(entry_ids)
 
     def _write_after(self, entry: KnowledgeEntry, folder: int) -> bool:
         """Whether the files have followed an entry that is new. A failure is for a later call to mend: it is kept."""
@@ -284,7 +270,7 @@ class MemoryDirectory:
         ordered = sorted(entries, key=lambda entry: (in_utc(entry.created_at), entry.id))
 
         def write() -> None:
-            floor = self._floor(folder)
+            floor = ledger.floor(folder)
             due = [
                 entry
                 for entry in ordered
@@ -299,8 +285,8 @@ class MemoryDirectory:
 
     def _write(self, folder: int, unnoted: list[KnowledgeEntry], unlogged: list[KnowledgeEntry]) -> None:
         if unnoted:
-            self._replace_notes(lambda text: _with_all(text, unnoted))
-            self._append_facts(folder, unnoted)
+            self._notes.replace(lambda text: _with_all(text, unnoted))
+            ledger.append_facts(folder, {one.id: _fact(one) for one in unnoted})
         if unlogged:
             daily_logs.append(folder, unlogged)
             self._logged.update(entry.id for entry in unlogged)
@@ -308,95 +294,17 @@ class MemoryDirectory:
     def _failing(self, write: Callable[[], None]) -> bool:
         try:
             write()
-        except (OSError, files.UnsafeFile, KnowledgeError, EditedMeanwhile) as error:
+        except (OSError, files.UnsafeFile, KnowledgeError) as error:
             logger.warning("a memory's files are behind its entries", extra={"cause": type(error).__name__})
             return True
         return False
 
-    # --- MEMORY.md -------------------------------------------------------------------------------------
 
-    def _notes(self) -> str:
-        data = read_text(self.path / NOTES_NAME, limit=NOTES_MAX_BYTES)
-        return "" if data is None else data.decode("utf-8", errors="surrogateescape")
-
-    def _replace_notes(self, change: Callable[[str], str]) -> None:
-        """Put a changed text in place, durable; what a person saves meanwhile is the text that is changed."""
-        path = self.path / NOTES_NAME
-        for attempt in range(_ATTEMPTS):
-            before = read_text(path, limit=NOTES_MAX_BYTES)
-            text = "" if before is None else before.decode("utf-8", errors="surrogateescape")
-            after = change(text)
-            if after == text:
-                return
-            try:
-                replace_text(path, before, after.encode("utf-8", errors="surrogateescape"), limit=NOTES_MAX_BYTES)
-            except EditedMeanwhile:
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                continue
-            return
-
-    # --- which facts stand there -----------------------------------------------------------------------
-
-    def _facts(self, folder: int) -> dict[str, Fact]:
-        data = self._small_file(folder, FACTS_NAME, at="agent_memory.facts")
-        found: dict[str, Fact] = {}
-        for line in data.splitlines():
-            try:
-                entry_id, category, content = json.loads(line)
-                found[entry_id] = Fact(category, content)
-            except (ValueError, TypeError):  # torn: its entry is looked at again
-                continue
-        return found
-
-    def _append_facts(self, folder: int, entries: list[KnowledgeEntry]) -> None:
-        facts = {entry.id: notes.sameness(entry.category, entry.content) for entry in entries}
-        if files.stat_entry(folder, FACTS_NAME, at="agent_memory.facts") is None:
-            self._write_facts(folder, facts)
-            return
-        fd, status = files.open_to_write(folder, FACTS_NAME, at="agent_memory.facts.open")
-        try:
-            # A line that a crash tore is closed by the first line break, and passed over.
-            files.write_at(fd, b"\n" + _fact_lines(facts), status.st_size, at="agent_memory.facts.write")
-        finally:
-            files.close(fd)
-
-    def _write_facts(self, folder: int, facts: dict[str, Fact]) -> None:
-        self._put(folder, FACTS_NAME, _fact_lines(facts), at="agent_memory.facts")
-
-    # --- from when on entries are logged ---------------------------------------------------------------
-
-    def _floor(self, folder: int) -> datetime | None:
-        text = self._small_file(folder, FLOOR_NAME, at="agent_memory.floor").decode("ascii", errors="replace").strip()
-        try:
-            return in_utc(datetime.fromisoformat(text)) if text else None
-        except ValueError:
-            return None
-
-    def _set_floor(self, folder: int, at: datetime) -> None:
-        before = self._floor(folder)
-        if before is None or at > before:
-            self._put(folder, FLOOR_NAME, in_utc(at).isoformat().encode("ascii"), at="agent_memory.floor")
-
-    def _small_file(self, folder: int, name: str, *, at: str) -> bytes:
-        try:
-            return files.read_file(folder, name, limit=NOTES_MAX_BYTES, at=at)[0]
-        except FileNotFoundError:
-            return b""
-
-    def _put(self, folder: int, name: str, data: bytes, *, at: str) -> None:
-        staged = f"{name}.tmp"
-        files.unlink(folder, staged, at=at)
-        files.close(files.create_file(folder, staged, data, mode=0o600, at=at))
-        files.rename_over(folder, staged, name, at=at)
-
-
-def _fact_lines(facts: dict[str, Fact]) -> bytes:
-    return b"".join(json.dumps([key, *fact]).encode("ascii") + b"\n" for key, fact in facts.items())
+def _fact(entry: KnowledgeEntry) -> Fact:
+    return notes.sameness(entry.category, entry.content)
 
 
 def _with_all(text: str, entries: Iterable[KnowledgeEntry]) -> str:
     for entry in entries:
         text = notes.with_fact(text, entry.category, entry.content)
     return text
-

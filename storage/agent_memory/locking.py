@@ -21,16 +21,25 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
 
 FAULT_POINTS: Final = (
     ("agent_memory.directory", "making the directory of an agent memory, or telling it from another"),
+    ("agent_memory.directory.sync", "making the name of a new directory durable"),
     ("agent_memory.folder", "opening the directory of an agent memory"),
     ("agent_memory.lock", "taking the lock of an agent memory's directory"),
 )
 
 
 def make_directory(path: Path) -> None:
-    """Make the directory where there is none. Raises ``StoreUnavailable``."""
+    """Make the directory, and those above it, where there is none; durable. Raises ``StoreUnavailable``."""
     try:
         with effect("agent_memory.directory"):
+            whole = Path(os.path.abspath(path))
+            missing = [one for one in (whole, *whole.parents) if not os.path.lexists(one)]
             os.makedirs(path, exist_ok=True)
+        for one in missing:
+            above = files.open_root(os.path.realpath(one.parent), at="agent_memory.directory.open")
+            try:
+                files.fsync(above, at="agent_memory.directory.sync")
+            finally:
+                files.close(above)
     except OSError as error:
         raise _unavailable(error) from error
 

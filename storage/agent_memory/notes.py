@@ -90,7 +90,7 @@ def _found(lines: list[str]) -> Iterator[tuple[str, str, int, int]]:
     """Category, content, and the lines from and to which each fact stands."""
     category, number = "", 0
     while number < len(lines):
-        line = lines[number]
+        line = lines[number] if number else lines[0].removeprefix("\ufeff")  # as some editors begin a file
         number += 1
         if line.startswith(_HEADING):
             category = line[len(_HEADING) :].strip()

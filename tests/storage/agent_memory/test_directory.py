@@ -5,46 +5,33 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from storage import faults
-from storage.agent_memory import KnowledgeEntry, MemoryDirectory, SQLiteKnowledgeStore
-from storage.agent_memory.contract import KnowledgeStore
+from storage.agent_memory import FileKnowledgeStore, KnowledgeEntry, MemoryDirectory
 from storage.agent_memory.notes import Fact
-
-NOON = datetime(2026, 3, 13, 12, 0, tzinfo=UTC)
-Clock = Callable[[], datetime]
-
-
-class Hands:
-    """A clock that a test sets."""
-
-    def __init__(self, now: datetime = NOON) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        return self.now
+from tests.storage.agent_memory.conftest import NOON, Hands
+from tests.storage.agent_memory.conftest import Opened as OpenedStore
 
 
 @pytest.fixture
-def hands() -> Hands:
-    return Hands()
+def hands(clock: Hands) -> Hands:
+    return clock
 
 
-@pytest.fixture(params=["file", "sqlite"])
-def directory(request: pytest.FixtureRequest, tmp_path: Path, hands: Hands) -> Callable[[], MemoryDirectory]:
-    """Opens the same directory as another process would."""
+@pytest.fixture
+def directory(opened: OpenedStore, tmp_path: Path, hands: Hands) -> Callable[[], MemoryDirectory]:
+    """Opens the same directory as another process would, with each of the four stores."""
 
-    def opened() -> MemoryDirectory:
-        store: KnowledgeStore | None = None
-        if request.param == "sqlite":
-            store = SQLiteKnowledgeStore(tmp_path / "knowledge.db", now=hands)
-        return MemoryDirectory(tmp_path / "memory", store, now=hands)
+    def opened_directory() -> MemoryDirectory:
+        store = opened()
+        own = isinstance(store, FileKnowledgeStore)
+        return MemoryDirectory(tmp_path / "memory", None if own else store, now=hands)
 
-    return opened
+    return opened_directory
 
 
 def entry(text: str, category: str = "general", *, persistent: bool = True, at: datetime = NOON) -> KnowledgeEntry:
