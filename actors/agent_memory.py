@@ -135,6 +135,13 @@ class AgentMemory(GuardedActor):
         self._directory.close_thread()
 
     def _outcome(self, message: MemoryRequest) -> object:
+        if self._backend is None:
+            return self._done(message)
+        # From the change until it is saved: another process that opens this directory restores it from the backend.
+        with self._directory.lock.held():
+            return self._done(message)
+
+    def _done(self, message: MemoryRequest) -> object:
         match message:
             case Remember(entry, accepts):
                 kept = self._directory.remember(entry, accepts=accepts)

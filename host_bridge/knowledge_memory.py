@@ -115,9 +115,7 @@ class KnowledgeMemory:
         self._now = now
         self._given_store = store
         if backend is not None:
-            saved = backend.load_bytes()
-            if saved is not None:
-                restore(self._directory_path, saved)
+            restore(self._directory_path, backend.load_bytes)
         self._directory = self._opened_directory()
         self._directory.convert()
         self._begin()

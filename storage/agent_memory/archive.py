@@ -10,22 +10,27 @@ Source: agent-memory-contract.md section 7.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import logging
+import os
 import re
-from collections.abc import Iterator
+import stat
+import unicodedata
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 from storage import files
 from storage.agent_memory.locking import DirectoryLock, make_directory
+from storage.faults import effect
 
 logger = logging.getLogger(__name__)
 
 VERSION: Final = 1
 FILE_MAX_BYTES: Final = 256 * 1024 * 1024
+FILES_MAX: Final = 100_000
 DEPTH_MAX: Final = 16
+NAME_MAX_BYTES: Final = 255 - len(".tmp")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 _STAGED: Final = ".tmp"
 
@@ -36,37 +41,63 @@ FAULT_POINTS: Final = (
 
 
 def pack(lock: DirectoryLock) -> bytes:
-    """Every file below the directory but those that are still being written; empty folders are not kept."""
-    with lock.held() as folder:
-        packed = {path: _packed(data) for path, data in sorted(_walk(folder, "", 0))}
+    """Every file below the directory but those that are still being written; empty folders are not kept, nor is, with
+    a warning, what could not be restored: a name that is no UTF-8, or that another system would read otherwise."""
+    with lock.reporting() as folder:
+        packed = {path: _packed(data) for path, data in sorted(_walk(folder, "", 1))}
     return json.dumps({"version": VERSION, "files": packed}, ensure_ascii=False).encode("utf-8")
 
 
 def unpack(lock: DirectoryLock, data: bytes) -> int:
     """Write the files of a blob over those of the same names, each whole; nothing is deleted. How many there were.
 
-    Raises ``ValueError`` before anything is written for a path that is empty, absolute, or leads out of the directory,
-    and for an encoding or a content that cannot be read.
+    Raises ``ValueError`` before anything is written: for a path that is empty, absolute, or leads out of the directory;
+    for two that mean one file, or one that is a folder of another; for one where something else stands than a file in
+    real folders; for an encoding or a content that cannot be read.
     """
     found = _read(data)
     if found is None:
         return 0
-    contents = {_checked(path): _content(path, entry) for path, entry in found.items()}
-    with lock.held() as folder:
+    if len(found) > FILES_MAX:
+        raise ValueError("an archive holds too many files")
+    contents: dict[str, bytes] = {}
+    for path, entry in found.items():
+        name = _checked(path)
+        if name in contents:
+            raise ValueError("two paths of the archive mean one file")
+        contents[name] = _content(path, entry)
+    _check_together(contents, lock.path)
+    with lock.reporting() as folder:
+        for path in contents:
+            _check_place(folder, path)
         for path, content in contents.items():
-            _write(folder, path, content)
+            if not path.endswith(_STAGED):  # never packed; and it could be the name of one that is being written
+                _write(folder, path, content)
     return len(contents)
 
 
 def _read(data: bytes) -> dict[str, object] | None:
     try:
-        value = json.loads(data.decode("utf-8"))
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
+    except _Twice:
+        raise ValueError("an object of the archive holds a name twice") from None
     except (ValueError, RecursionError):
         value = None
     found = value.get("files") if isinstance(value, dict) else None
     if not isinstance(found, dict):
         logger.warning("what the backend keeps is no memory archive; the memory starts anew")
         return None
+    return found
+
+
+class _Twice(Exception):
+    """One object, two equal names: which of them counts, each reader of JSON decides for itself."""
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice
     return found
 
 
@@ -84,7 +115,60 @@ def _checked(path: str) -> str:
             parts.append(part)
     if not parts or len(parts) > DEPTH_MAX:
         raise ValueError("a path of the archive names no file in the directory")
+    try:
+        sizes = [len(part.encode("utf-8")) for part in parts]
+    except UnicodeEncodeError as error:
+        raise ValueError("a path of the archive is no UTF-8") from error
+    if max(sizes) > NAME_MAX_BYTES:
+        raise ValueError("a name of the archive is too long for a file")
     return "/".join(parts)
+
+
+def _check_together(paths: Collection[str], directory: Path) -> None:
+    """No path is a folder of another, nor, where the file system does not tell case, another's twin."""
+    key = _folded if _folds_case(directory) else str
+    names = {key(path) for path in paths}
+    if len(names) < len(paths):
+        raise ValueError("two paths of the archive mean one file here")
+    for name in names:
+        parts = name.split("/")
+        if any("/".join(parts[:end]) in names for end in range(1, len(parts))):
+            raise ValueError("a path of the archive is a file and a folder at once")
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+def _folds_case(directory: Path) -> bool:
+    whole = Path(os.path.abspath(directory))
+    try:
+        with effect("agent_memory.unpack"):
+            return whole.name != whole.name.swapcase() and os.path.samefile(whole, whole.parent / whole.name.swapcase())
+    except OSError:
+        return False
+
+
+def _check_place(folder: int, path: str) -> None:
+    """That a file can be put there: real folders or nothing above it, a plain file or nothing at its name."""
+    *folders, name = path.split("/")
+    opened = files.open_folder(folder, "", at="agent_memory.unpack.open")
+    try:
+        for part in folders:
+            status = files.stat_entry(opened, part, at="agent_memory.unpack.stat")
+            if status is None:
+                return
+            if not stat.S_ISDIR(status.st_mode):
+                raise ValueError("something else stands where the archive has a folder")
+            inner = files.open_folder(opened, part, at="agent_memory.unpack.open")
+            files.close(opened)
+            opened = inner
+        for one, is_fine in ((name, stat.S_ISREG), (name + _STAGED, lambda mode: not stat.S_ISDIR(mode))):
+            status = files.stat_entry(opened, one, at="agent_memory.unpack.stat")
+            if status is not None and not is_fine(status.st_mode):
+                raise ValueError("something else stands where the archive has a file")
+    finally:
+        files.close(opened)
 
 
 def _content(path: str, entry: object) -> bytes:
@@ -94,7 +178,7 @@ def _content(path: str, entry: object) -> bytes:
         raise ValueError("a file of the archive has no content that can be read")
     try:
         return content.encode("utf-8") if encoding == "utf-8" else base64.b64decode(content, validate=True)
-    except (UnicodeEncodeError, binascii.Error) as error:
+    except ValueError as error:
         raise ValueError("a file of the archive has a broken content") from error
 
 
@@ -107,17 +191,26 @@ def _packed(data: bytes) -> dict[str, str]:
 
 def _walk(folder: int, below: str, depth: int) -> Iterator[tuple[str, bytes]]:
     for entry in files.list_folder(folder, at="agent_memory.pack"):
-        if entry.kind == "folder" and depth < DEPTH_MAX:
+        path = below + entry.name
+        if entry.kind == "other" or (entry.kind == "file" and entry.name.endswith(_STAGED)):
+            continue
+        if not _is_restorable(path) or (entry.kind == "folder" and depth == DEPTH_MAX):
+            logger.warning("a file or folder cannot be kept by the backend: its name or its depth", extra={"at": depth})
+        elif entry.kind == "folder":
             inner = files.open_folder(folder, entry.name, at="agent_memory.pack.open")
             try:
-                yield from _walk(inner, f"{below}{entry.name}/", depth + 1)
+                yield from _walk(inner, f"{path}/", depth + 1)
             finally:
                 files.close(inner)
-        elif entry.kind == "file" and not entry.name.endswith(_STAGED):
-            yield (
-                below + entry.name,
-                files.read_file(folder, entry.name, limit=FILE_MAX_BYTES, at="agent_memory.pack")[0],
-            )
+        else:
+            yield path, files.read_file(folder, entry.name, limit=FILE_MAX_BYTES, at="agent_memory.pack")[0]
+
+
+def _is_restorable(path: str) -> bool:
+    try:
+        return _checked(path) == path
+    except ValueError:
+        return False
 
 
 def _write(folder: int, path: str, content: bytes) -> None:
@@ -137,7 +230,11 @@ def _write(folder: int, path: str, content: bytes) -> None:
         files.close(opened)
 
 
-def restore(path: Path, data: bytes) -> int:
-    """:func:`unpack` into a directory that nobody has opened yet, and that is made where there is none."""
+def restore(path: Path, load: Callable[[], bytes | None]) -> int:
+    """:func:`unpack` what ``load`` gives into a directory that is made where there is none. Nobody changes and saves
+    the directory between what is loaded and what is written."""
     make_directory(path)
-    return unpack(DirectoryLock(path), data)
+    lock = DirectoryLock(path)
+    with lock.held():
+        saved = load()
+        return 0 if saved is None else unpack(lock, saved)

@@ -9,7 +9,6 @@ Source: agent-memory.md (Backends for Ephemeral Infrastructure), agent-memory-co
 from __future__ import annotations
 
 import base64
-import binascii
 import importlib
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -138,5 +137,5 @@ def _from_text(text: str) -> bytes:
         return text.encode("utf-8")
     try:
         return base64.b64decode(text.removeprefix(_MARKER), validate=True)
-    except (ValueError, binascii.Error) as error:
+    except ValueError as error:
         raise ValueError("the saved memory is marked as base64 and is none; it stays as it is") from error

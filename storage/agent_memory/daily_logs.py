@@ -158,7 +158,7 @@ def _of_line(line: LogLine) -> bytes:
 
 
 def _stamp(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def _day(name: str) -> date | None:

@@ -124,11 +124,12 @@ def storable(entry: KnowledgeEntry) -> KnowledgeEntry:
     ``ValueError`` for metadata that JSON cannot hold.
     """
     for name in ("id", "content", "category"):
-        if not isinstance(getattr(entry, name), str):
-            raise _unfit(name, "text")
+        text: object = getattr(entry, name)
+        if not isinstance(text, str) or not _is_text(text):
+            raise _unfit(name, "text that UTF-8 can hold")
     if not entry.id:
         raise _unfit("id", "text that is not empty")
-    if not _is_number(entry.importance):
+    if not _is_number(entry.importance) or (abs(entry.importance) > 1e308 and not isinstance(entry.importance, float)):
         raise _unfit("importance", "a number")
     days: object = entry.ttl_days
     if days is not None and (not _is_whole(days) or abs(entry.ttl_days or 0) > TTL_DAYS_MAX):
@@ -177,11 +178,15 @@ def from_json(value: Mapping[str, Any]) -> KnowledgeEntry:
         metadata = {}
     if not isinstance(metadata, dict):
         raise ValueError("metadata is an object")
+    try:
+        weight = float(importance)
+    except OverflowError as error:
+        raise ValueError("an importance is a number") from error
     return KnowledgeEntry(
         id=entry_id,
         content=content,
         category=category,
-        importance=float(importance),
+        importance=weight,
         persistent=bool(persistent),
         ttl_days=ttl_days,
         created_at=parse_moment(value.get("created_at")),
@@ -196,3 +201,20 @@ def _is_number(value: object) -> bool:
 
 def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_float(value: float) -> bool:
+    """Whether a whole number is not too large for one."""
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True

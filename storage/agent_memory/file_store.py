@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 ENTRIES_NAME: Final = "entries.jsonl"
 _STAGED_NAME: Final = "entries.jsonl.tmp"
 _DEAD_LINES_MIN: Final = 256
+_END_BYTES: Final = 256
 
 FAULT_POINTS: Final = (
     ("agent_memory.entries", "opening, reading and appending to the entries of an agent memory"),
@@ -166,6 +167,7 @@ class FileKnowledgeStore:
         self._lines = 0
         self._read_to = 0
         self._torn = b""
+        self._end = b""
 
     def _follow(self, folder: int) -> None:
         """Take over what others have written since the last time."""
@@ -178,18 +180,24 @@ class FileKnowledgeStore:
         if stamp == self._known:
             return
         grown = self._known is not None and stamp[:2] == self._known[:2] and stamp.size > self._read_to
-        if not grown:
-            self._forget_all()
         fd, status = files.open_file(folder, ENTRIES_NAME, at="agent_memory.entries.open")
         try:
+            if not grown or not self._ends_as_before(fd):
+                self._forget_all()
             self._read(files.read_at(fd, status.st_size - self._read_to, self._read_to, at="agent_memory.entries.read"))
         finally:
             files.close(fd)
         self._known = files.Stamp.of(status)
 
+    def _ends_as_before(self, fd: int) -> bool:
+        """Whether what was read still ends where it did: an editor that writes in place moves it."""
+        size = len(self._end)
+        return files.read_at(fd, size, self._read_to - size, at="agent_memory.entries.read") == self._end
+
     def _read(self, data: bytes) -> None:
         """Apply whole lines; what follows the last line break is torn, or still to be finished by nobody."""
         self._read_to += len(data)
+        self._end = (self._end + data)[-_END_BYTES:]
         *lines, self._torn = (self._torn + data).split(b"\n")
         for line in lines:
             self._take(line)
@@ -240,6 +248,7 @@ class FileKnowledgeStore:
             self._take(self._torn)
             self._torn = b""
             self._read_to += len(data)
+            self._end = (self._end + data)[-_END_BYTES:]
             self._known = files.Stamp.of(files.stat_open(fd, at="agent_memory.entries.stat"))
         finally:
             files.close(fd)
@@ -272,7 +281,7 @@ class FileKnowledgeStore:
             self._forget_all()
             raise
         self._entries, self._unreadable, self._torn = dict(entries), kept, b""
-        self._lines, self._read_to = len(entries) + len(kept), len(data)
+        self._lines, self._read_to, self._end = len(entries) + len(kept), len(data), data[-_END_BYTES:]
         status = files.stat_entry(folder, ENTRIES_NAME, at="agent_memory.entries.stat")
         self._known = None if status is None else files.Stamp.of(status)
 

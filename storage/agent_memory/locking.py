@@ -7,8 +7,9 @@ import fcntl
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -60,18 +61,26 @@ def _unavailable(error: OSError) -> StoreUnavailable:
 class DirectoryLock:
     """The lock of a directory: an OS lock on the folder itself, re-entrant in one thread.
 
-    The descriptor is opened anew by each holder: one that a fork inherited would be shared with the parent.
+    The descriptor is opened anew by each holder. A fork has a copy of it, and with it a share of the lock: the child
+    gives up its copies at once, and who lets go unlocks, so that neither keeps the lock for the other.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._begin()
+        _LOCKS.add(self)
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._threads = threading.RLock()
         self._depth = 0
         self._fd = -1
+
+    def give_up(self) -> None:
+        """For the child of a fork: whoever held it lives on in the parent."""
+        fd = self._fd
+        self._begin()
+        if fd >= 0:
+            files.close(fd)
 
     @contextmanager
     def held(self, wait: float = WAIT_SECONDS) -> Iterator[int]:
@@ -79,10 +88,9 @@ class DirectoryLock:
 
         Raises ``Busy`` after ``wait`` seconds, ``StoreUnavailable`` where the folder is gone or cannot be locked.
         """
-        if self._process != os.getpid():  # a fork: whoever held it lives on in the parent
-            self._begin()
         until = time.monotonic() + wait
-        if not self._threads.acquire(timeout=wait):
+        threads = self._threads
+        if not threads.acquire(timeout=wait):
             raise Busy("Another thread has been at work on this memory for too long; try again.")
         try:
             if self._depth == 0:
@@ -91,11 +99,13 @@ class DirectoryLock:
             try:
                 yield self._fd
             finally:
-                self._depth -= 1
-                if self._depth == 0:
-                    files.close(self._fd)  # and with it the lock
+                if threads is self._threads:  # else the block forked, and this is the child
+                    self._depth -= 1
+                    if self._depth == 0:
+                        fd, self._fd = self._fd, -1
+                        self._let_go(fd)
         finally:
-            self._threads.release()
+            threads.release()
 
     @contextmanager
     def reporting(self, wait: float = WAIT_SECONDS) -> Iterator[int]:
@@ -120,6 +130,13 @@ class DirectoryLock:
             raise
         return fd
 
+    def _let_go(self, fd: int) -> None:
+        try:
+            with suppress(OSError), effect("agent_memory.lock.release"):  # closing it lets go too, if nobody forked
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        finally:
+            files.close(fd)
+
     def _wait(self, fd: int, until: float) -> None:
         pause = _FIRST_PAUSE
         while True:
@@ -139,3 +156,14 @@ class DirectoryLock:
                 raise Busy("Another process has been at work on this memory for too long; try again.")
             time.sleep(min(pause, left))
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+_LOCKS: Final[weakref.WeakSet[DirectoryLock]] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for lock in list(_LOCKS):
+        lock.give_up()
+
+
+os.register_at_fork(after_in_child=_after_fork)

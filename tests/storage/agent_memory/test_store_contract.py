@@ -130,6 +130,8 @@ def test_metadata_are_at_once_what_they_will_be_when_read_again(opened: Opened) 
         ("category", b"general"),
         ("importance", math.nan),
         ("importance", "high"),
+        ("importance", 10**400),
+        ("content", "a\ud800b"),
         ("importance", True),
         ("ttl_days", 1.5),
         ("ttl_days", 2**31),
