@@ -9,11 +9,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from storage import faults
 from storage.agent_memory import KnowledgeEntry, MemoryDirectory, SQLiteKnowledgeStore
 from storage.agent_memory.entry import to_json
-from storage.agent_memory.notes import Fact
+from storage.agent_memory.notes import Fact, sameness
 from storage.agent_memory.released import converted_log, converted_notes
 
 NOON = datetime(2026, 3, 13, 12, 0, tzinfo=UTC)
@@ -219,3 +221,39 @@ def test_of_two_equal_texts_each_log_line_gets_the_entry_of_its_time() -> None:
     entries = [entry("tea", at=NOON), entry("tea", at=NOON + timedelta(hours=2))]
     text = "[2026-03-13 12:00:01] [general] tea\n[2026-03-13 14:00:00] [general] tea\n"
     assert [line.id for line in converted_log(text, DAY, entries)] == [one.id for one in entries]
+
+
+_LINES = st.sampled_from(
+    ["plain", "", "  indented", "- [a] b", "## head", "# Agent Memory", "[2026-03-13 12:00:00] [a] b", "]", "é\u2028x",
+     "\r", "- [ ] box", "[a] b"]
+)  # fmt: skip
+_CONTENTS = st.lists(_LINES, min_size=1, max_size=4).map("\n".join)
+_CATEGORIES = st.sampled_from(["general", "a", "a] b", "## x", "x", " ", "two  words"])
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.lists(st.tuples(_CONTENTS, _CATEGORIES, st.booleans()), min_size=1, max_size=6))
+def test_whatever_the_texts_every_entry_is_there_once_after_a_conversion(
+    tmp_path_factory: pytest.TempPathFactory, kept: list[tuple[str, str, bool]]
+) -> None:
+    path = tmp_path_factory.mktemp("memory")
+    entries = [
+        entry(text, category, persistent=persistent, at=NOON + timedelta(minutes=number))
+        for number, (text, category, persistent) in enumerate(kept)
+    ]
+    (path / "entries.jsonl").write_text("".join(json.dumps(to_json(one)) + "\n" for one in entries))
+    (path / "MEMORY.md").write_text(
+        "".join(f"- [{one.category}] {one.content}\n" for one in entries if one.persistent), "utf-8", newline=""
+    )
+    (path / "2026-03-13.log").write_text(
+        "".join(f"[{one.created_at:%Y-%m-%d %H:%M:%S}] [{one.category}] {one.content}\n" for one in entries),
+        "utf-8", newline="",
+    )  # fmt: skip
+    opened(path).convert()
+    memory = opened(path)
+    there = {sameness(*fact) for fact in memory.facts()}
+    assert {sameness(one.category, one.content) for one in entries if one.persistent} <= there
+    assert sorted(one.id for one in memory.live(100)) == sorted(one.id for one in entries)
+    logged = [line.id for line in memory.recent(date.min, 1_000)]
+    assert sorted(logged) == sorted(one.id for one in entries)
+    assert opened(path).convert() == 0
