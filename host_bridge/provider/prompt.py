@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from messages.provider import PromptBuildRequest, PromptFacts
@@ -46,12 +46,21 @@ _EVIDENCE: Final = (
     "- Passwords, tokens, keys and other secrets do not belong in Knowledge."
 )
 
+_SKILL_TOOLS: Final[Mapping[str, Sequence[str]]] = {
+    "knowledge-capture": (SAVE_PAGE,),
+    "knowledge-correct": ("knowledge_correct",),
+    "knowledge-entities": ("knowledge_lookup", SAVE_PAGE),
+    "knowledge-ingest": ("knowledge_attach", "knowledge_publish_batch"),
+    "knowledge-meeting-ingest": ("knowledge_attach", "knowledge_publish_batch"),
+    "knowledge-recall": (),
+}
+"""The tools without which a skill is of no use."""
 _ROUTES: Final = (
-    ("knowledge-ingest", ("knowledge_attach", "knowledge_publish_batch"), "documents"),
-    ("knowledge-meeting-ingest", ("knowledge_attach", "knowledge_publish_batch"), "transcripts"),
-    ("knowledge-entities", ("knowledge_lookup", SAVE_PAGE), "people, organizations, projects and other entities"),
+    ("knowledge-ingest", "documents"),
+    ("knowledge-meeting-ingest", "transcripts"),
+    ("knowledge-entities", "people, organizations, projects and other entities"),
 )
-"""Which skill is for what, and the tools without which it is of no use."""
+"""Which skill is for what."""
 
 _TOOL_NAME: Final = re.compile(r"__|[./:]")
 # It stands inside quotes, in a line of its own: a key that could end either, or that reads otherwise than it is
@@ -98,7 +107,7 @@ class _Turn:
 
     def search(self) -> Iterator[str]:
         yield _SEARCH
-        if "knowledge-recall" in self._skills:
+        if self._follows("knowledge-recall"):
             yield "- For a deeper question follow the `knowledge-recall` skill."
 
     def save(self) -> Iterator[str]:
@@ -106,19 +115,15 @@ class _Turn:
             yield _REMEMBER
         if self.keeps_pages:
             pages = _PAGES.format(
-                entities=" through `knowledge-entities`" if "knowledge-entities" in self._skills else "",
-                capture=" through `knowledge-capture`" if "knowledge-capture" in self._skills else "",
+                entities=" through `knowledge-entities`" if self._follows("knowledge-entities") else "",
+                capture=" through `knowledge-capture`" if self._follows("knowledge-capture") else "",
             )
             yield pages + (_NO_INFERENCE if self.remembers else ".")
-        if "knowledge-correct" in self._skills:
+        if self._follows("knowledge-correct"):
             yield _CORRECT.format("knowledge-correct")
         elif self._has("knowledge_correct"):
             yield _CORRECT.format("knowledge_correct")
-        routes = [
-            f"{what} to `{skill}`"
-            for skill, tools, what in _ROUTES
-            if skill in self._skills and all(self._has(tool) for tool in tools)
-        ]
+        routes = [f"{what} to `{skill}`" for skill, what in _ROUTES if self._follows(skill)]
         if routes:
             yield f"- Hand work over to the skill that is made for it: {'; '.join(routes)}."
 
@@ -138,6 +143,10 @@ class _Turn:
         if self.remembers:
             return f"{named}: pass it as the `subject` of `knowledge_remember` for claims about that repository."
         return f"{named}."
+
+    def _follows(self, skill: str) -> bool:
+        """Whether the host has a skill, and the tools that it works with."""
+        return skill in self._skills and all(self._has(tool) for tool in _SKILL_TOOLS[skill])
 
     def _has(self, tool: str) -> bool:
         return self._tools is None or tool in self._tools

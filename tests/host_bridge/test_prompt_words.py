@@ -80,9 +80,21 @@ def test_each_skill_is_named_only_where_the_host_has_it() -> None:
     assert not any(f"`{skill}`" in Turn().words() for skill in ALL_SKILLS)
 
 
-def test_a_skill_without_its_tools_gets_no_work() -> None:
-    turn = Turn(asked={"tools": [*RECALL, "knowledge_save_page"], "skills": ["knowledge-ingest"]})
-    assert "knowledge-ingest" not in turn.words()
+@pytest.mark.parametrize(
+    ("skill", "tools"),
+    [
+        ("knowledge-ingest", [*RECALL, "knowledge_save_page"]),
+        ("knowledge-meeting-ingest", [*RECALL, "knowledge_save_page", "knowledge_attach"]),
+        ("knowledge-entities", ["knowledge_grep", "knowledge_save_page"]),
+        ("knowledge-capture", [*RECALL, "knowledge_remember"]),
+        ("knowledge-correct", [*RECALL, "knowledge_remember", "knowledge_save_page"]),
+        ("knowledge-recall", ["knowledge_remember", "knowledge_save_page"]),
+    ],
+)
+def test_a_skill_without_its_tools_is_not_named(skill: str, tools: list[JsonValue]) -> None:
+    words = Turn(asked={"tools": tools, "skills": [skill]}).words()
+    assert words
+    assert skill not in words
 
 
 @pytest.mark.parametrize("prefix", ["mcp__knowledge__", "knowledge/", "kr."])
