@@ -130,6 +130,15 @@ def test_the_index_lists_what_was_there_when_the_session_began(opened: Open, kno
     assert read(session, "knowledge://index") == before
 
 
+def test_reading_the_index_and_getting_prompts_creates_no_store(opened: Open, tmp_path: Path) -> None:
+    session = opened()
+    assert "There is no index" in read(session, "knowledge://index")
+    for number, name in enumerate(("recall", "save_session")):
+        session.request(10 + number, "prompts/get", {"name": name, "arguments": {"topic": "x"}})
+        assert session.result()["messages"]
+    assert list(tmp_path.glob("knowledge/stores/*")) == []
+
+
 def test_an_ungranted_conversation_reads_neither_the_index_nor_a_page_of_the_owner(
     opened: Open, knowledge: KnowledgeBridge
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,25 @@ from actors.store.operations import prompt_build
 from actors.store.operations.standing_index import derive
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.transport import PendingAnswer
-from messages.audience import Audience, Conversation, OwnerPrivate
+from messages.audience import Audience, AudienceToken, Conversation, OwnerPrivate
 from messages.errors import AudienceStale, Denied, InvalidArgument
 from messages.json_types import JsonObject, JsonValue
 from messages.provider import parse_provider_call
 from messages.vocabulary import PRIVATE
 from tests.host_bridge.test_real_stdio import spoken
 from tests.kit.leaks import nothing_left
-from tests.kit.store import GROUP, MAIN, only_store, open_bridge, page_file, remembering, request_id, stores, write_note
+from tests.kit.store import (
+    GROUP,
+    MAIN,
+    items_of,
+    only_store,
+    open_bridge,
+    page_file,
+    remembering,
+    request_id,
+    stores,
+    write_note,
+)
 
 SAVE_GUIDANCE = "knowledge_remember"
 
@@ -117,6 +128,67 @@ def test_granting_or_revoking_read_access_changes_the_index_on_the_conversations
         revoked = built(bridge, started, GROUP)
         assert revoked["index"] is None
         assert SAVE_GUIDANCE in str(revoked["prompt"])  # to its own partition
+
+
+def test_a_child_gets_the_prompt_and_the_index_of_the_audience_that_delegated_to_it(state_dir: Path) -> None:
+    with open_bridge(state_dir, "agents: {list: [{id: main}, {id: helper}]}") as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        of_owner, of_group = OwnerPrivate("helper", root=MAIN), OwnerPrivate("helper", root=GROUP)
+        grandchild = OwnerPrivate("main", root=of_group)
+        assert built(bridge, started, of_owner) == built(bridge, started)
+        assert built(bridge, started, OwnerPrivate("helper"))["index"] is None
+        for child in (of_group, grandchild):
+            assert built(bridge, started, child)["index"] is None
+        grant(bridge, "read")
+        for child in (of_group, grandchild):
+            assert built(bridge, started, child) == built(bridge, started, GROUP)
+            assert built(bridge, started, child)["index"] is not None
+        assert len(stores(state_dir)) == 1  # none for the helper
+
+
+def test_an_ended_run_and_a_revoked_token_get_neither_prompt_nor_index(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        run = OwnerPrivate("main", run_id="run 1")
+        minted = bridge.ask("access.tokens.mint", {"audience": {"kind": "owner-private", "agent": "main"}})
+        token = AudienceToken(str(minted["token"]))
+        for caller in (run, OwnerPrivate("main", root=run), token):
+            assert bridge.consult("prompt.build", {"sessionStartedAt": started}, caller) == built(bridge, started)
+        bridge.end_run("run 1")
+        bridge.ask("access.tokens.revoke", {"id": minted["id"]})
+        for caller in (run, OwnerPrivate("main", root=run), token):
+            with pytest.raises(AudienceStale):
+                bridge.consult("prompt.build", {"sessionStartedAt": started}, caller)
+
+
+def test_a_session_is_the_same_in_whatever_time_zone_its_start_is_written(state_dir: Path) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+        started = now()
+        first = built(bridge, started)
+        page(bridge, "Tool Shed", 2)
+        at = datetime.fromisoformat(started)
+        for hours in (-12, 5.5, 14):
+            elsewhere = at.astimezone(timezone(timedelta(hours=hours))).isoformat(timespec="milliseconds")
+            assert built(bridge, elsewhere) == first
+        assert built(bridge, f"{started[:-1]}000Z") == first
+
+
+def test_the_project_key_reaches_only_the_prompt_and_is_never_a_default_subject(state_dir: Path) -> None:
+    key = "github.com/ana/fleet"
+    with open_bridge(state_dir) as bridge:
+        fleet: JsonObject = {"title": "Fleet", "type": "project", "body": "Ships.", "aliases": [key]}
+        fleet_id = bridge.call("knowledge_save_page", {**fleet, "requestId": request_id(1)}, MAIN)["id"]
+        assert key in str(built(bridge, now(), projectKey=key)["prompt"])
+        saves: list[JsonObject] = [remembering("The tests run on Fridays."), remembering("They run twice.")]
+        saves[1]["items"] = [{"text": "They run twice.", "kind": "fact", "subject": key}]
+        subjects = []
+        for number, save in enumerate(saves):
+            saved = bridge.call("knowledge_remember", {**save, "requestId": request_id(10 + number)}, MAIN)
+            subjects.append(items_of(saved)[0]["subject"])
+    assert subjects == [{"state": "missing"}, {"state": "found", "id": fleet_id}]
 
 
 def test_a_revocation_between_the_answer_and_its_hand_over_takes_it_back(state_dir: Path) -> None:

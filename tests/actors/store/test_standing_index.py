@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -73,6 +74,12 @@ def lines(text: str) -> list[str]:
     return text.split("\n")
 
 
+def rows(answer: JsonObject) -> list[JsonObject]:
+    found = answer["hits"]
+    assert isinstance(found, list)
+    return found
+
+
 def days_ago(days: float) -> str:
     return (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -111,6 +118,32 @@ def test_an_alias_that_another_record_bears_as_its_id_or_title_is_not_shown(desk
     put(desk, "b.md", page_file("b", "Tool Shed"))
     put(desk, "c.md", claim_file("c", "Tea is served"))
     assert "- project: Garden Pilot (alias third)" in lines(index(desk))
+
+
+def test_every_alias_that_is_listed_leads_lookup_to_its_page_and_to_no_other(desk: Desk) -> None:
+    others = {
+        "withdrawn": page_file("o1", "withdrawn", lifecycle="withdrawn"),
+        "fixture": page_file("o2", "fixture", fixture=True),
+        "merged": page_file("o3", "merged", lifecycle="merged", merged_into="p-current"),
+        "merged here": page_file("o4", "merged here", lifecycle="merged", merged_into="p-merged here"),
+        "A claim.": claim_file("o5", "A claim."),
+        "An expired claim.": claim_file("o6", "An expired claim.", expires_at="2026-01-01"),
+        "source": page_file("o7", "source", type="source", fields={"key": "k"}),
+        "p-source": page_file("o8", "Named like an id"),
+        "current": page_file("o9", "current"),
+        "two  words": page_file("o10", "TWO WORDS"),
+    }
+    for number, (alias, other) in enumerate(others.items()):
+        put(desk, f"o{number}.md", other)
+        put(desk, f"p{number}.md", page_file(f"p-{alias}".replace("  ", "-").replace(" ", "-"), f"Page {number}",
+            aliases=[alias, f"own {number}"], recorded_at=days_ago(1)))  # fmt: skip
+    listed = [re.fullmatch(r"- project: (Page \d+) \(alias (.+)\)", line) for line in lines(index(desk))]
+    found = {match[1]: match[2] for match in listed if match is not None}
+    assert len(found) == len(others)
+    for title, alias in found.items():
+        answer = desk.call("lookup", {"query": alias})
+        assert answer["state"] == "found", alias
+        assert [hit["title"] for hit in rows(answer)] == [title]
 
 
 def test_recent_claims_that_are_filed_under_no_page_are_listed_decisions_commitments_and_preferences_first(
