@@ -36,6 +36,11 @@ class Prompting:
         self._clock = clock
         self._wording = wording
 
+    def without_memory(self, pending: PendingCall, request: PromptBuildRequest) -> None:
+        """Answer a session without memory authority: there is nothing that it may be told, and nothing to ask of it."""
+        words = self._wording(request, PromptFacts(remembers=False, may_save=False))
+        pending.answer(built(words, None), lambda: None)
+
     def start(self, pending: PendingCall, call: ProviderCall, request: PromptBuildRequest) -> None:
         """Word the prompt as access is when it is handed over; the index comes, or is left out, in bounded time."""
 
@@ -51,8 +56,7 @@ class Prompting:
             audience = self._gate.audience_of(call.audience)
             permit = self._gate.resolve(audience, write=False)
         except (AudienceMissing, Sandboxed):
-            # A session without memory authority: there is nothing that it may be told, and nothing to ask of it.
-            pending.answer(none, lambda: None, worded(lambda: PromptFacts(remembers=False, may_save=False)))
+            self.without_memory(pending, request)
             return
 
         def facts() -> PromptFacts:

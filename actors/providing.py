@@ -18,7 +18,7 @@ from actors.directory import StoreDirectory, StoreHandle
 from actors.lanes import Errand, Lanes
 from actors.prompting import Prompting
 from actors.recall_gate import RecallDesk
-from messages.audience import Audience, AudienceToken, Caller, require_well_formed
+from messages.audience import Audience, AudienceToken, Caller, is_sandboxed, require_well_formed
 from messages.errors import KnowledgeError, ReadOnlyGrant, StoreAmbiguous, WritesDisabled
 from messages.json_types import JsonObject
 from messages.provider import (
@@ -77,9 +77,13 @@ class Providing:
     def answers_at_once(self, pending: PendingCall, call: ProviderCall, *, stopping: bool) -> bool:
         """Answer a call that waits for nothing, neither for a view of the authority nor for a store, and is refused to
         nobody; ``False`` for any other."""
-        if not (isinstance(call.request, MemoryStatusRequest) and call.request.purpose == "status"):
-            return False
-        pending.answer(readiness(not stopping and self.ready(call.audience)), lambda: None)
+        match call.request:
+            case MemoryStatusRequest(purpose="status"):
+                pending.answer(readiness(not stopping and self.ready(call.audience)), lambda: None)
+            case PromptBuildRequest() if not stopping and _without_memory(call.audience):
+                self._prompting.without_memory(pending, call.request)
+            case _:
+                return False
         return True
 
     def ready(self, caller: Caller | None) -> bool:
@@ -141,6 +145,14 @@ class Providing:
 
     def _still_there(self, audience: Audience | None) -> None:
         self._gate.resolve(audience, write=False)
+
+
+def _without_memory(caller: Caller | None) -> bool:
+    """Whether nobody need decide that a caller has no memory authority: it says so itself."""
+    if caller is None or isinstance(caller, AudienceToken):
+        return caller is None
+    require_well_formed(caller)
+    return is_sandboxed(caller)
 
 
 def _of_an_empty_store(request: StoreRead) -> JsonObject:

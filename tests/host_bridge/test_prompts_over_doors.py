@@ -18,7 +18,7 @@ from actors.store.operations.standing_index import derive
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.transport import PendingAnswer
 from messages.audience import Audience, AudienceToken, Conversation, OwnerPrivate
-from messages.errors import AudienceStale, Denied, InvalidArgument
+from messages.errors import AudienceStale, Denied, InvalidArgument, StoreUnavailable
 from messages.json_types import JsonObject, JsonValue
 from messages.provider import parse_provider_call
 from messages.vocabulary import PRIVATE
@@ -102,6 +102,21 @@ def test_ungranted_conversations_sandboxed_sessions_and_those_without_authority_
         assert built(bridge, started, OwnerPrivate("main", sandboxed=True)) == nothing
         assert built(bridge, started, Conversation("main", "k", GROUP.session_id, sandboxed=True)) == nothing
         assert built(bridge, started, None) == nothing
+
+
+def test_a_session_without_memory_authority_has_its_empty_prompt_while_nobody_can_decide_about_access(
+    state_dir: Path,
+) -> None:
+    with open_bridge(state_dir) as bridge:
+        page(bridge, "Garden Pilot", 1)
+    (state_dir / "knowledge" / "registry.sqlite").rename(state_dir / "registry.away")
+    nothing = {"prompt": "", "index": None}
+    with open_bridge(state_dir) as bridge:
+        assert built(bridge, now(), None) == nothing
+        assert built(bridge, now(), OwnerPrivate("main", sandboxed=True)) == nothing
+        assert built(bridge, now(), OwnerPrivate("main", root=OwnerPrivate("main", sandboxed=True))) == nothing
+        with pytest.raises(StoreUnavailable):
+            built(bridge, now())
 
 
 def test_foreign_and_stale_callers_are_denied(state_dir: Path) -> None:
