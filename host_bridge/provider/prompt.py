@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from actors.store.operations.labels import seen_text
 from messages.provider import PromptBuildRequest, PromptFacts
 
 RECALL_TOOLS: Final = ("knowledge_grep", "knowledge_lookup", "knowledge_record")
@@ -63,10 +64,9 @@ _ROUTES: Final = (
 """Which skill is for what."""
 
 _TOOL_NAME: Final = re.compile(r"__|[./:]")
-# It stands inside quotes, in a line of its own: a key that could end either, or that reads otherwise than it is
-# written (what is invisible, what turns the direction of the text), is not named.
-_PLAIN_KEY: Final = re.compile(r"[^\s\"`<>{}|\\]+")
-_PLAIN_LINK: Final = re.compile(r"[^\s\"`<>()\[\]]+")
+# It stands inside quotes, in a line of its own: a key that could end either, or say what nobody sees, is not named.
+_PLAIN_KEY: Final = re.compile(r"[^\s\u2800\"`<>{}|\\]+")
+_PLAIN_LINK: Final = re.compile(r"[^\s\u2800\"`<>()\[\]]+")
 
 
 def prompt_words(request: PromptBuildRequest, facts: PromptFacts) -> str:
@@ -129,14 +129,14 @@ class _Turn:
 
     def always(self) -> Iterator[str]:
         base = self._request.link_base
-        if base is not None and base.isprintable() and _PLAIN_LINK.fullmatch(base):
+        if base is not None and _is_plain(base, _PLAIN_LINK):
             joint = "" if base.endswith(("/", "=", "#")) else "/"
             yield f"- Cite a saved record with a link to its Knowledge page: `[title]({base}{joint}<record id>)`."
         yield _EVIDENCE
 
     def project(self) -> str | None:
         key = self._request.project_key
-        if key is None or not (key.isprintable() and _PLAIN_KEY.fullmatch(key)):
+        if key is None or not _is_plain(key, _PLAIN_KEY):
             return None
         quoted = json.dumps(key, ensure_ascii=False)
         named = f"This session works in a repository. {quoted} is the alias of its project page"
@@ -150,6 +150,10 @@ class _Turn:
 
     def _has(self, tool: str) -> bool:
         return self._tools is None or tool in self._tools
+
+
+def _is_plain(text: str, form: re.Pattern[str]) -> bool:
+    return form.fullmatch(text) is not None and seen_text(text) == text and text.isprintable()
 
 
 def _lines(lines: Iterator[str]) -> str:

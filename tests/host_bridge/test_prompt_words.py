@@ -108,7 +108,7 @@ def test_a_project_key_that_could_end_its_quotes_is_not_named(key: str) -> None:
     assert Turn(asked={"projectKey": key}).words() == Turn().words()
 
 
-@pytest.mark.parametrize("mark", ["\u202e", "\u200b", "\u2066", "\U000e0041", "\u00ad"], ids=ascii)
+@pytest.mark.parametrize("mark", ["\u202e", "\u200b", "\u2066", "\U000e0041", "\u00ad", "\u3164", "\u2800"], ids=ascii)
 def test_a_project_key_or_a_link_base_with_what_cannot_be_seen_is_not_named(mark: str) -> None:
     assert Turn(asked={"projectKey": f"org/{mark}repo"}).words() == Turn().words()
     assert Turn(asked={"linkBase": f"https://host/{mark}k"}).words() == Turn().words()
