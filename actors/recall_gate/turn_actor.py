@@ -22,7 +22,13 @@ from actors.recall_gate.turn import AccessGuard, TurnWork
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Reply, Request, log_defect
 from messages.errors import Busy, InternalError, KnowledgeError
 from messages.json_types import JsonObject
-from messages.provider.decision import Decision, DecisionRequest, DecisionUnavailable, check_decision
+from messages.provider.decision import (
+    UNAVAILABLE_REASONS,
+    Decision,
+    DecisionRequest,
+    DecisionUnavailable,
+    check_decision,
+)
 from messages.provider.gate import (
     GateCandidatesRequest,
     GateDecision,
@@ -226,7 +232,8 @@ class TurnActor(GuardedActor):
         try:
             step()
         except DecisionUnavailable as unavailable:
-            reason = unavailable.reason
+            # It is logged and told: what a provider calls its reason otherwise may be a text.
+            reason = unavailable.reason if unavailable.reason in UNAVAILABLE_REASONS else "provider-error"
             self._settle(lambda: turn.unavailable(reason))
         except KnowledgeError as error:
             refusal = error

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypeAlias, assert_never
+from typing import Final, Literal, Protocol, TypeAlias, assert_never, get_args
 
 from messages.envelope import Deadline
 from messages.json_types import JsonValue
@@ -34,6 +34,7 @@ UnavailableReason: TypeAlias = Literal[
     "invalid-response",  # the endpoint answered something that is no valid batch of answers
     "provider-error",  # the endpoint could not be reached, refused the request or failed
 ]
+UNAVAILABLE_REASONS: Final[tuple[UnavailableReason, ...]] = get_args(UnavailableReason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,6 +297,16 @@ def test_an_unavailable_provider_injects_nothing_and_the_call_answers(
     assert f"outcome=unavailable latencyMs=0 offered=2 shortlisted=2 stage=score reason={reason} decisions=-" in line
 
 
+def test_a_reason_that_nobody_knows_is_a_provider_error(
+    house: RecallHouse, judge: Judge, garden: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    judge.broken = DecisionUnavailable("It ships\nknowledge recall gate: outcome=injected")  # type: ignore[arg-type]
+    assert house.turn(MESSAGE)["reason"] == "provider-error"
+    [line] = lines(caplog)
+    assert "ships" not in line
+
+
 @pytest.mark.parametrize("defect", [RuntimeError("canary"), KeyError("canary"), SystemExit("canary")])
 def test_a_defect_of_the_provider_is_an_error_of_this_turn_alone(
     house: RecallHouse, judge: Judge, garden: str, defect: BaseException, caplog: pytest.LogCaptureFixture
