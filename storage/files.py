@@ -417,3 +417,10 @@ def block_size(fd: int, *, at: str) -> int:
     with effect(at):
         status = os.fstatvfs(fd)
     return status.f_frsize or status.f_bsize or 4096
+
+
+def free_bytes(path: str | os.PathLike[str], *, at: str) -> int:
+    """Room for an ordinary user on the file system that holds ``path``."""
+    with effect(at):
+        status = os.statvfs(path)
+    return status.f_bavail * status.f_frsize

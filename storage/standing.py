@@ -18,6 +18,7 @@ from typing import Final
 
 from messages.errors import StoreUnavailable
 from messages.vocabulary import Partition
+from storage import files
 from storage.ontology import Ontology
 from storage.publication import Publisher
 from storage.publication.store import CLOCK_GRAIN_NS
@@ -30,7 +31,11 @@ from storage.state.connection import Database
 KEPT_MAX: Final = 32
 """Sessions of one partition whose indexes are kept; a text has at most 4,000 UTF-16 units."""
 
+ROOM_BYTES: Final = 16 * 1024 * 1024
+"""So much is left free on the disk for those who must write: a commit that fails half-way ends the store's lane."""
+
 FAULT_POINTS: Final = (
+    ("standing.room", "looking how much room the disk has left for a session's standing index"),
     ("standing.begin", "beginning to keep a session's standing index"),
     ("standing.commit", "the commit, without a sync, of a session's standing index"),
     ("standing.open", "opening the state database to look at an earlier moment"),
@@ -60,11 +65,12 @@ def kept(db: Database, partition: Partition, started_at_ms: int) -> Kept | None:
 def keep(publisher: Publisher, partition: Partition, started_at_ms: int, body: str | None) -> None:
     """Keep what a session is given; what is there already stays. Of a partition's texts the oldest go.
 
-    A partition without history keeps nothing: its index is empty, now and from history.
+    A partition without history keeps nothing: its index is empty, now and from history. Neither does a disk that is
+    nearly full, or whose room is not known.
     """
     db = publisher.db
     found = db.query_one("SELECT id FROM partition WHERE key = ?", (partition.key,))
-    if found is None:
+    if found is None or not _has_room(publisher.folder):
         return
     with publisher.transaction(full=False, point="standing"):
         db.execute(
@@ -121,6 +127,13 @@ def as_of(
             yield CatalogueReader(db, partition), lambda entry: _record_of(db, entry)
     finally:
         db.close()
+
+
+def _has_room(folder: Path) -> bool:
+    try:
+        return files.free_bytes(folder, at="standing.room") >= ROOM_BYTES
+    except OSError:
+        return False
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------

@@ -211,6 +211,4 @@ def remove_tree(path: Path) -> None:
 
 def free_bytes(path: Path) -> int:
     """Room for an ordinary user on the file system that holds ``path``."""
-    with effect("backup.folder"):
-        status = os.statvfs(path)
-    return status.f_bavail * status.f_frsize
+    return files.free_bytes(path, at="backup.folder")

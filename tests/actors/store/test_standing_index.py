@@ -18,7 +18,7 @@ from messages.errors import StoreUnavailable
 from messages.json_types import JsonObject, JsonValue
 from messages.text import utf16_length
 from messages.vocabulary import PRIVATE
-from storage import faults
+from storage import faults, standing
 from storage.layout import StoreLayout
 from storage.records import format_instant
 from storage.standing import KEPT_MAX, as_of
@@ -573,6 +573,30 @@ def test_a_disk_without_room_keeps_no_index_and_gives_it_all_the_same(desk: Desk
     assert found is not None
     assert desk.session.publisher.db.query("SELECT * FROM standing_index") == []
     assert index_of(desk, started) == found
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_disk_that_is_nearly_full_or_whose_room_is_not_known_is_not_written_to(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    desk.page("Garden Pilot")
+    started = begin(desk)
+    passed: list[str] = []
+
+    def look(point: str) -> None:
+        passed.append(point)
+        if point == "standing.room" and not known:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(standing, "ROOM_BYTES", 2**80 if known else 0)
+    with faults.installed(look):
+        found = index_of(desk, started)
+    assert found is not None
+    assert "standing.room" in passed
+    assert "standing.begin" not in passed
+    monkeypatch.undo()
+    assert index_of(desk, started) == found
+    assert desk.session.publisher.db.query("SELECT count(*) FROM standing_index") == [(1,)]
 
 
 def test_what_needs_more_rows_than_the_lane_may_read_is_derived_elsewhere(
