@@ -30,6 +30,7 @@ EXCERPT_MIN_CHARS: Final = 200
 _CONTROL: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")
 # Without white space: what stands between two words, or inside one, does not change how they read.
 _OWN_SENTENCES: Final = ("knowledgerecall", "storedknowledgerecordsmatched", "knowledgehasapageon")
+_OURS_OF_A_TITLE: Final = ("(id ", "; use ")
 _MARKER: Final = r"(?:[-*+]|\d+[.)])"
 # One sign alone makes a heading of the line above it.
 _STRUCTURE: Final = re.compile(
@@ -51,7 +52,7 @@ def block(quoted: Sequence[GatePage], pointers: Sequence[GatePage], page_chars: 
     parts: list[str] = []
     room = BLOCK_MAX_CHARS - utf16_length(HEADER)
     for page in quoted:
-        heading = f"\n### {page.title} (id {page.id})"
+        heading = f"\n### {_title(page)} (id {page.id})"
         text = quotable(page.text)
         left = min(page_chars, room - utf16_length(heading) - 1)
         if utf16_length(text) > left:
@@ -63,11 +64,17 @@ def block(quoted: Sequence[GatePage], pointers: Sequence[GatePage], page_chars: 
             parts.append(section)
             room -= utf16_length(section)
     for page in pointers:
-        line = "\n" + POINTER.format(title=page.title, name=page.name)
+        line = "\n" + POINTER.format(title=_title(page), name=page.name)
         if utf16_length(line) <= room:
             parts.append(line)
             room -= utf16_length(line)
     return HEADER + "".join(parts) if parts else ""
+
+
+def _title(page: GatePage) -> str:
+    """The page's title; its id where the title says in our words what only we may say of it."""
+    words = " ".join(_as_read(page.title).casefold().split())
+    return page.id if any(ours in words for ours in _OURS_OF_A_TITLE) else page.title
 
 
 def quotable(text: str) -> str:
@@ -78,12 +85,16 @@ def quotable(text: str) -> str:
 
 def _could_forge(line: str) -> bool:
     """Whether a line, as a reader would see it, looks like a part of the block or changes how others read."""
-    seen = "".join(
-        char
-        for char in unicodedata.normalize("NFKC", line)
-        if char not in _BLANK and unicodedata.category(char) not in _UNSEEN
-    ).strip()
+    seen = _as_read(line).strip()
     if _STRUCTURE.match(seen):
         return True
     words = "".join(_BEFORE_WORDS.sub("", seen.casefold(), count=1).split())
     return words.startswith(_OWN_SENTENCES)
+
+
+def _as_read(text: str) -> str:
+    return "".join(
+        char
+        for char in unicodedata.normalize("NFKC", text)
+        if char not in _BLANK and unicodedata.category(char) not in _UNSEEN
+    )
