@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from messages.errors import StoreUnavailable
+from messages.text import utf16_length
 from messages.vocabulary import Partition
 from storage import files
 from storage.ontology import Ontology
@@ -28,8 +29,10 @@ from storage.state.catalogue import CatalogueWriter, create_catalogue
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database
 
+INDEX_UNITS: Final = 4_000
+"""UTF-16 units that an index has at most."""
 KEPT_MAX: Final = 32
-"""Sessions of one partition whose indexes are kept; a text has at most 4,000 UTF-16 units."""
+"""Sessions of one partition whose indexes are kept."""
 
 ROOM_BYTES: Final = 16 * 1024 * 1024
 """So much is left free on the disk for those who must write: a commit that fails half-way ends the store's lane."""
@@ -53,17 +56,23 @@ class Kept:
 
 
 def kept(db: Database, partition: Partition, started_at_ms: int) -> Kept | None:
-    """What the session that began then was given, ``None`` where that is not known."""
+    """What the session that began then was given, ``None`` where that is not known or what is there is no such text."""
     found = db.query_one(
-        "SELECT s.body FROM standing_index s JOIN partition p ON p.id = s.partition "
+        "SELECT CAST(s.body AS BLOB) FROM standing_index s JOIN partition p ON p.id = s.partition "
         "WHERE p.key = ? AND s.started_at = ?",
         (partition.key, started_at_ms),
     )
-    return None if found is None else Kept(found[0])
+    if found is None or found[0] is None:
+        return None if found is None else Kept(None)
+    try:
+        body = bytes(found[0]).decode()
+    except UnicodeDecodeError:
+        return None
+    return Kept(body) if utf16_length(body) <= INDEX_UNITS else None
 
 
 def keep(publisher: Publisher, partition: Partition, started_at_ms: int, body: str | None) -> None:
-    """Keep what a session is given; what is there already stays. Of a partition's texts the oldest go.
+    """Keep what a session is given; what :func:`kept` finds already stays. Of a partition's texts the oldest go.
 
     A partition without history keeps nothing: its index is empty, now and from history. Neither does a disk that is
     nearly full, or whose room is not known.
@@ -72,10 +81,12 @@ def keep(publisher: Publisher, partition: Partition, started_at_ms: int, body: s
     found = db.query_one("SELECT id FROM partition WHERE key = ?", (partition.key,))
     if found is None or not _has_room(publisher.folder):
         return
+    if kept(db, partition, started_at_ms) is not None:
+        return
     with publisher.transaction(full=False, point="standing"):
         db.execute(
             "INSERT INTO standing_index (partition, started_at, body) VALUES (?, ?, ?) "
-            "ON CONFLICT (partition, started_at) DO NOTHING",
+            "ON CONFLICT (partition, started_at) DO UPDATE SET body = excluded.body",
             (found[0], started_at_ms, body),
         )
         db.execute(

@@ -22,11 +22,10 @@ from messages.text import utf16_length
 from messages.vocabulary import ClaimKind, Partition
 from storage.ontology import Ontology
 from storage.records import Record, normalise_name
-from storage.standing import as_of
+from storage.standing import INDEX_UNITS, as_of
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.standing import Claim, Page, Recent, StandingReader
 
-INDEX_UNITS: Final = 4_000
 RECENT_MS: Final = 14 * 86_400_000
 AHEAD_MS: Final = 86_400_000
 """A record that a clock has dated up to a day ahead counts as recorded; one further ahead is not new."""

@@ -575,6 +575,19 @@ def test_a_disk_without_room_keeps_no_index_and_gives_it_all_the_same(desk: Desk
     assert index_of(desk, started) == found
 
 
+@pytest.mark.parametrize("damaged", ["CAST(x'ff41' AS TEXT)", "CAST(x'eda080' AS TEXT)", "printf('%.*c', 4001, 'x')"])
+def test_a_kept_text_that_is_damaged_is_derived_anew_and_replaced(desk: Desk, damaged: str) -> None:
+    desk.page("Garden Pilot")
+    started = begin(desk)
+    found = index_of(desk, started)
+    desk.page("Tool Shed")
+    publisher = desk.session.publisher
+    with publisher.transaction(full=False, point="standing"):
+        publisher.db.execute(f"UPDATE standing_index SET body = {damaged}")
+    assert index_of(desk, started) == found
+    assert publisher.db.query("SELECT body FROM standing_index") == [(found,)]
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_disk_that_is_nearly_full_or_whose_room_is_not_known_is_not_written_to(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, known: bool
