@@ -30,6 +30,7 @@ from messages.provider.decision import (
     check_decision,
 )
 from messages.provider.gate import (
+    INDEX_CHARS_MAX,
     GateCandidatesRequest,
     GateDecision,
     GatePage,
@@ -129,7 +130,7 @@ class TurnActor(GuardedActor):
                 "excerpts": settings.excerpts,
                 "excerptChars": settings.excerpt_chars,
                 "pageChars": settings.page_chars,
-                "maxIndexChars": settings.max_index_chars,
+                "maxIndexChars": min(settings.max_index_chars, INDEX_CHARS_MAX),
             }
         )
         self._ask(request, self._score if by_words else self._shortlist)

@@ -25,6 +25,8 @@ USER_TRIGGER: Final = "user"
 BLOCK_MAX_CHARS: Final = 6_000
 """UTF-16 units of what is put into a turn, header included."""
 TURN_ID_MAX_CHARS: Final = 128
+INDEX_CHARS_MAX: Final = 2**31
+"""No label index is longer; a configuration that allows more allows all of it."""
 
 
 def _turn_id(text: str) -> str | None:
@@ -54,7 +56,7 @@ class GateCandidatesRequest(ToolRequest):
     excerpts: Annotated[int, Integer(1, 10)] = 4
     excerpt_chars: Annotated[int, Integer(100, 4_000)] = 1_000
     page_chars: Annotated[int, Integer(200, 6_000)] = 2_800
-    max_index_chars: Annotated[int, Integer(1, 2**31)] = 24_000
+    max_index_chars: Annotated[int, Integer(1, INDEX_CHARS_MAX)] = 24_000
 
 
 class GatePagesRequest(ToolRequest):

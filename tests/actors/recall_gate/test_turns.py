@@ -297,6 +297,14 @@ def test_an_unavailable_provider_injects_nothing_and_the_call_answers(
     assert f"outcome=unavailable latencyMs=0 offered=2 shortlisted=2 stage=score reason={reason} decisions=-" in line
 
 
+@pytest.mark.parametrize("most", [2**31, 2**31 + 1, 2**70])
+def test_any_number_of_index_characters_that_the_configuration_allows_is_served(
+    house: RecallHouse, garden: str, most: int
+) -> None:
+    house.gate = replace(LIVE, candidates="model", max_index_chars=most)
+    assert house.turn(MESSAGE)["outcome"] == "injected"
+
+
 def test_a_reason_that_nobody_knows_is_a_provider_error(
     house: RecallHouse, judge: Judge, garden: str, caplog: pytest.LogCaptureFixture
 ) -> None:
