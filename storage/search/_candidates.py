@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import orjson
 
@@ -22,7 +22,7 @@ from storage.search._filters import LISTED, ROW_MASK, listed
 from storage.search._fold import tokens
 from storage.search._lemmas import STOP_WORDS, lemma
 from storage.search._query import Phrase, alternatives, expression
-from storage.state.connection import Database, Row, SqlValue
+from storage.state.connection import Database, Row
 
 POOL: Final = 50
 """Pages that the first stage hands to the second, and that a caller can be given at most."""
@@ -40,7 +40,6 @@ _NAME_WEIGHT: Final = 2.0
 _K1, _B = 2.0, 0.5
 _COVERAGE, _IN_NAME, _ADJACENT, _NEAR, _EXACT = 1.0, 1.0, 0.5, 0.2, 0.2
 _NEAR_WORDS: Final = 8
-_ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,10 @@ class Message(NamedTuple):
     neighbours: frozenset[tuple[int, int]]
 
 
+_Fields: TypeAlias = list[tuple[int, list[int]]]
+"""How often a word stands in the name and in the body, and where first."""
+
+
 class FtsRow(Protocol):
     """What the functions below use of SQLite's row under search."""
 
@@ -79,11 +82,12 @@ class FtsRow(Protocol):
 
 
 def places(row: FtsRow, *_: object) -> bytes:
-    """Where each phrase stands: ``[size, total size, rows, [[in the name], [in the body]] of each phrase]``."""
-    found = [
-        [[len(column), column[:PLACES_MAX]] for column in row.phrase_locations(phrase)]
-        for phrase in range(row.phrase_count)
-    ]
+    """Where each phrase stands: ``[size, total size, rows, [phrase, [in the name], [in the body]] of each there]``."""
+    found: list[list[object]] = []
+    for phrase in range(row.phrase_count):
+        name, body = row.phrase_locations(phrase)
+        if name or body:
+            found.append([phrase, [len(name), name[:PLACES_MAX]], [len(body), body[:PLACES_MAX]]])
     return orjson.dumps([row.column_size(), row.column_total_size(), row.row_count, found])
 
 
@@ -116,40 +120,54 @@ def find_candidates(database: Database, text: str, without_types: Collection[str
     message = _rarest(database, parse_message(text))
     if not message.words:
         return ()
-    excluded, values = "", list[SqlValue]()
-    if without_types:
-        excluded = (
-            f" AND NOT EXISTS (SELECT 1 FROM document d WHERE d.row = (stem.rowid & {ROW_MASK}) "
-            f"AND d.type IN ({LISTED}))"
-        )
-        values.append(listed(without_types))
+    match = expression((word.indexed for word in message.words), " OR ")
+    # One more walk through the words finds the places of the best sooner than fifty look-ups do.
     pool = database.query(
-        f"SELECT stem.rowid, {PLACES}(stem) FROM stem WHERE stem MATCH ? AND rank MATCH 'bm25({_NAME_WEIGHT}, 1.0)'"
-        f"{excluded} ORDER BY rank LIMIT {POOL}",
-        (expression((word.indexed for word in message.words), " OR "), *values),
+        f"SELECT stem.rowid, {PLACES}(stem) FROM stem WHERE stem MATCH ? AND +stem.rowid IN ({LISTED})",
+        (match, listed(_best(database, match, without_types))),
     )
     weights = [_idf(frequency, _rows(pool)) for frequency in _frequencies(database, message)]
-    # At best a page holds each word whose stem it holds in the very form, which usually it does.
-    likely = [(*_score(message, weights, orjson.loads(where)), int(rowid)) for rowid, where in pool]
-    likely.sort(key=lambda one: (-one[0] - _EXACT * one[1], one[2]))
-    best: list[Candidate] = []
-    step = max(limit, 1)
-    for start in range(0, len(likely), step):
-        score, coverage, _ = likely[start]
-        if len(best) >= limit and best[limit - 1].score > score + _EXACT * coverage + _ROUNDING:
-            break
-        batch = likely[start : start + step]
-        exact = _exact(database, message, [rowid for *_, rowid in batch])
-        best += [
-            Candidate(rowid & ROW_MASK, score + _EXACT * sum(weights[place] for place in exact[rowid]))
-            for score, _, rowid in batch
-            if rowid in exact
-        ]
-        best.sort(key=lambda one: (-one.score, one.rowid))
+    exact = _exact(database, message, [int(rowid) for rowid, _ in pool])
+    best = [
+        Candidate(
+            rowid & ROW_MASK,
+            _score(message, weights, orjson.loads(where)) + _EXACT * sum(weights[place] for place in exact[rowid]),
+        )
+        for rowid, where in pool
+        if rowid in exact
+    ]
+    best.sort(key=lambda one: (-one.score, one.rowid))
     return best[:limit]
 
 
 # --- inside ---------------------------------------------------------------------------------------------------------
+
+
+def _best(database: Database, match: str, without_types: Collection[str]) -> list[int]:
+    """The rowids of the first stage."""
+    excluded = f"d.type IN ({LISTED})"
+    # Few pages are left out by their type: asking of the best alone whether they are is cheaper than of every match.
+    asked = 2 * POOL if without_types else POOL
+    best = [int(rowid) for (rowid,) in database.query(_by_bm25(asked), (match,))]
+    if not without_types:
+        return best
+    out = database.query(
+        f"SELECT j.value FROM json_each(?) j CROSS JOIN document d ON d.row = (j.value & {ROW_MASK}) WHERE {excluded}",
+        (listed(best), listed(without_types)),
+    )
+    left = set(best).difference(int(rowid) for (rowid,) in out)
+    if len(left) >= POOL or len(best) < asked:
+        return [rowid for rowid in best if rowid in left][:POOL]
+    none = f" AND NOT EXISTS (SELECT 1 FROM document d WHERE d.row = (stem.rowid & {ROW_MASK}) AND {excluded})"
+    return [int(rowid) for (rowid,) in database.query(_by_bm25(POOL, none), (match, listed(without_types)))]
+
+
+def _by_bm25(limit: int, condition: str = "") -> str:
+    # By ``rank`` FTS5 would sort in a statement of its own and look every row up a second time.
+    return (
+        f"SELECT stem.rowid FROM stem WHERE stem MATCH ?{condition} "
+        f"ORDER BY bm25(stem, {_NAME_WEIGHT}, 1.0), stem.rowid LIMIT {limit}"
+    )
 
 
 def _frequencies(database: Database, message: Message) -> list[int]:
@@ -174,10 +192,13 @@ def _rarest(database: Database, message: Message) -> Message:
 def _exact(database: Database, message: Message, rowids: Sequence[int]) -> dict[int, set[int]]:
     """Which words each page holds as they were written; a page that holds none shares no word with the message."""
     forms = [(place, form) for place, word in enumerate(message.words) for form in word.written]
+    if not rowids:
+        return {}
+    # One walk through the words, between the first and the last of the pages: looking each page up costs more.
     rows = database.query(
-        f"SELECT text.rowid, {PRESENT}(text) FROM json_each(?) j CROSS JOIN text ON text.rowid = j.value "
-        "WHERE text MATCH ?",
-        (listed(rowids), expression((form for _, form in forms), " OR ")),
+        f"SELECT text.rowid, {PRESENT}(text) FROM text WHERE text MATCH ? AND text.rowid BETWEEN ? AND ? "
+        f"AND +text.rowid IN ({LISTED})",
+        (expression((form for _, form in forms), " OR "), min(rowids), max(rowids), listed(rowids)),
     )
     return {
         int(rowid): {place for (place, _), there in zip(forms, found, strict=True) if there} for rowid, found in rows
@@ -194,33 +215,36 @@ def _idf(frequency: int, rows: int) -> float:
     return math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))
 
 
-def _score(message: Message, weights: Sequence[float], where: list[object]) -> tuple[float, float]:
-    """The score of a page by its stems, to which words in their very form add, and the weight of its words."""
+def _score(message: Message, weights: Sequence[float], where: list[object]) -> float:
+    """The score of a page by its stems, to which words in their very form add."""
     size, total, rows, phrases = where
     assert isinstance(size, int)
     assert isinstance(total, int)
     assert isinstance(rows, int)
     assert isinstance(phrases, list)
     length = 1 - _B + _B * size / max(total / rows, 1)
-    score = coverage = 0.0
-    for weight, ((in_name, _), (in_body, _)) in zip(weights, phrases, strict=True):
+    score = 0.0
+    there: dict[int, _Fields] = {}
+    for phrase, *fields in phrases:
+        there[phrase] = fields
+        (in_name, _), (in_body, _) = fields
         times = _NAME_WEIGHT * in_name + in_body
-        if times:
-            score += weight * (times * (_K1 + 1) / (times + _K1 * length) + _COVERAGE)
-            coverage += weight
+        score += weights[phrase] * (times * (_K1 + 1) / (times + _K1 * length) + _COVERAGE)
         if in_name:
-            score += _IN_NAME * weight
+            score += _IN_NAME * weights[phrase]
     for one, other in message.neighbours:
+        if one not in there or other not in there:
+            continue
         both = (weights[one] + weights[other]) / 2
-        nearest = min(_distances(phrases[one], phrases[other]), key=lambda step: (step != 1, abs(step)), default=0)
+        nearest = min(_distances(there[one], there[other]), key=lambda step: (step != 1, abs(step)), default=0)
         if nearest == 1:
             score += _ADJACENT * both
         if nearest and abs(nearest) <= _NEAR_WORDS:
             score += _NEAR * both
-    return score, coverage
+    return score
 
 
-def _distances(one: list[tuple[int, list[int]]], other: list[tuple[int, list[int]]]) -> Iterator[int]:
+def _distances(one: _Fields, other: _Fields) -> Iterator[int]:
     """From each place of one word to the nearest places of another in the same field."""
     for (_, first), (_, second) in zip(one, other, strict=True):
         at = 0

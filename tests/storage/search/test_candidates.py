@@ -78,6 +78,16 @@ def test_source_and_artifact_pages_are_left_out_before_the_best_are_taken(index:
     assert candidates(index, "harbor", without=("source", "artifact")) == [2 * POOL + 1]
 
 
+@pytest.mark.parametrize("sources", [1, POOL - 1, POOL, POOL + 1, 3 * POOL])
+def test_the_best_of_the_other_types_are_the_same_however_many_are_left_out(index: SearchIndex, sources: int) -> None:
+    held = [1 + 7 * number % 101 for number in range(2 * POOL)]
+    fill(index, bodies(*("harbor " * times + "boat " * (200 - times) for times in held)))
+    source = replace(NOTE, type="source", body="harbor " * 150 + "boat " * 50)
+    fill(index, [source] * sources, first=len(held) + 1)
+    best = sorted(range(len(held)), key=lambda number: -held[number])[:POOL]
+    assert candidates(index, "harbor", without=("source", "artifact")) == [number + 1 for number in best]
+
+
 def test_a_word_in_the_title_counts_more_than_one_in_the_body_and_an_alias_as_the_title(index: SearchIndex) -> None:
     fill(
         index,
