@@ -59,6 +59,7 @@ def _lemmas() -> dict[str, str]:
 
 
 _LEMMAS: Final = _lemmas()
+_FORMS_OF: Final = {base: [form for form, other in _LEMMAS.items() if other == base] for base in _LEMMAS.values()}
 _TOKEN: Final = r"[^\x00-/:-@\[-`{-\x7f]"
 _WORD: Final = re.compile(rf"(?<!{_TOKEN})[A-Za-z]{{2,12}}(?!{_TOKEN})")
 
@@ -66,6 +67,11 @@ _WORD: Final = re.compile(rf"(?<!{_TOKEN})[A-Za-z]{{2,12}}(?!{_TOKEN})")
 def lemma(token: str) -> str:
     """The form by which a token of folded, lower-case text is indexed for candidates; stemming comes on top."""
     return _LEMMAS.get(token, token)
+
+
+def forms_of(base: str) -> frozenset[str]:
+    """Every token whose lemma this is."""
+    return frozenset((*_FORMS_OF.get(base, ()), *(() if base in _LEMMAS else (base,))))
 
 
 def lemmatised(folded: str) -> str:

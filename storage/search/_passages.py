@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from messages.text import clip_utf16, utf16_length
 from storage.search._candidates import parse_message
 from storage.search._excerpt import _anchors, _beginning, _cut
 from storage.search._fold import tokens
-from storage.search._lemmas import lemma
+from storage.search._lemmas import forms_of, lemma
 from storage.search._query import ParsedQuery, Phrase
 
 EXAMINED_MAX_CHARS: Final = 512 * 1024
@@ -55,8 +54,8 @@ def passages(body: str, words: ParsedQuery, *, most: int, chars: int, total: int
     """
     found = [block for part in _BLANK_LINES.split(body[:EXAMINED_MAX_CHARS]) if (block := part.strip("\r\n").rstrip())]
     wanted = {tuple(map(lemma, phrase)) for phrase in words.phrases}
-    split = [[*map(lemma, tokens(block))] for block in found]
-    held = [_held(one, wanted) for one in split]
+    lemmas = {form: base for phrase in wanted for base in phrase for form in forms_of(base)}
+    held = [_held(tokens(block), wanted, lemmas) for block in found]
     weight = {phrase: _rarity(sum(phrase in one for one in held), len(found)) for one in held for phrase in one}
     scores = [sum(weight[phrase] for phrase in one) for one in held]
     ranked = sorted(range(len(found)), key=lambda place: (-scores[place], place))
@@ -100,23 +99,14 @@ def beginning(body: str, chars: int) -> str:
     return f"{(cut[:at] if at > len(cut) // 2 else cut).rstrip()}…"
 
 
-def _held(lemmas: Sequence[str], wanted: Collection[Phrase]) -> frozenset[Phrase]:
-    """Which of the phrases stand in a text of these tokens."""
-    singles: set[Phrase] = {(token,) for token in lemmas}
-    pairs = set(pairwise(lemmas)) if any(len(phrase) > 1 for phrase in wanted) else set()
-    joined = ""
-    held = []
-    for phrase in wanted:
-        if len(phrase) == 1:
-            stands = phrase in singles
-        elif len(phrase) == 2:
-            stands = phrase in pairs
-        elif stands := all(pair in pairs for pair in pairwise(phrase)):
-            joined = joined or f" {' '.join(lemmas)} "
-            stands = f" {' '.join(phrase)} " in joined
-        if stands:
-            held.append(phrase)
-    return frozenset(held)
+def _held(found: Sequence[str], wanted: Collection[Phrase], lemmas: Mapping[str, str]) -> frozenset[Phrase]:
+    """Which of the phrases of ``lemmas`` stand in a text of these tokens."""
+    there = {lemmas[token] for token in lemmas.keys() & found}
+    held = [phrase for phrase in wanted if there.issuperset(phrase)] if there else []
+    if all(len(phrase) == 1 for phrase in held):
+        return frozenset(held)
+    joined = f" {' '.join(map(lemma, found))} "
+    return frozenset(phrase for phrase in held if len(phrase) == 1 or f" {' '.join(phrase)} " in joined)
 
 
 def _rarity(holding: int, of: int) -> float:
