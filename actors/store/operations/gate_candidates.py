@@ -66,27 +66,26 @@ def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outc
         late = Unindexed.after(context, index.position())
         if late is None:
             return NeedIndex(context.catalogue.change)
+        page = index.candidates(message, at_least=prepared.index_change, without_types=considered.without, limit=POOL)
+        ranked = [candidate.rowid for candidate in page.candidates if candidate.rowid not in late.rows]
         entries: list[Entry] = []
-        # The best alone are found at half the cost; more are wanted only where some of them may not be shown.
-        for limit in (request.limit, POOL):
-            page = index.candidates(
-                message, at_least=prepared.index_change, without_types=considered.without, limit=limit
-            )
-            ranked = {candidate.rowid: place for place, candidate in enumerate(page.candidates)}
-            indexed = context.catalogue.of_rows(row for row in ranked if row not in late.rows)
-            found = sorted(indexed, key=lambda entry: ranked[entry.row])
-            entries = [entry for entry in found if considered.may_show(entry)]
-            if len(entries) == request.limit or len(ranked) < limit:
+        # Nearly always the first ones may all be shown: more are fetched only where some may not.
+        for start in range(0, len(ranked), request.limit):
+            found = context.catalogue.of_rows(ranked[start : start + request.limit])
+            entries += [entry for entry in found if considered.may_show(entry)]
+            if len(entries) >= request.limit:
                 break
     except IndexUnavailable as error:
         context.index_failed(error)
         raise
     # What was written since is judged by what it says now, and follows behind what the index ranks.
     entries += late.matching(words, considered.may_show)
+    entries = entries[: request.limit]
+    together = context.session.load_all(entries)
     pages = []
-    for entry in entries[: request.limit]:
+    for entry in entries:
         context.check()
-        record = context.session.load(entry)
+        record = together.get(entry.row) or context.session.load(entry)
         quoted = passages(
             record.body,
             words,
