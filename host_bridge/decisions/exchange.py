@@ -123,12 +123,16 @@ class Exchange:
         self._under_way = 0
         self._retired = False
 
-    def post(self, body: bytes, key: str | None, deadline: Deadline) -> Reply:
-        """The server's complete answer. Raises ``DecisionUnavailable`` without text, key or address in it."""
+    def post(self, body: bytes, key: str | None, deadline: Deadline, before_dispatch: Callable[[], None]) -> Reply:
+        """The server's complete answer. ``before_dispatch`` is called on the loop's thread once the connection is
+        there, however long that took: what it raises is raised here, and no byte of the request is sent.
+
+        Raises ``DecisionUnavailable`` without text, key or address in it.
+        """
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity"}
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
-        outcome = self._loop.run(self._post(body, headers), deadline)
+        outcome = self._loop.run(self._post(body, headers, before_dispatch), deadline)
         if isinstance(outcome, Reply):
             return outcome
         raise outcome
@@ -139,16 +143,29 @@ class Exchange:
         self._retired = True
         self._loop.leave(self._close_unused())
 
-    async def _post(self, body: bytes, headers: Mapping[str, str]) -> Reply | DecisionUnavailable:
+    async def _post(
+        self, body: bytes, headers: Mapping[str, str], before_dispatch: Callable[[], None]
+    ) -> Reply | BaseException:
         """Returned and not raised where it failed: httpx's errors hold the request, and the request holds the key."""
         import httpx  # a thin client of the owner never gets here
 
+        async def on_event(name: str, _: object) -> None:
+            if name.endswith("send_request_headers.started"):
+                try:
+                    before_dispatch()
+                except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the caller's thread
+                    raise _Stopped(error) from None
+
         self._under_way += 1
         try:
-            async with self._connected().stream("POST", self._url, content=body, headers=headers) as response:
+            async with self._connected().stream(
+                "POST", self._url, content=body, headers=headers, extensions={"trace": on_event}
+            ) as response:
                 if response.status_code != 200:
                     return Reply(response.status_code, b"")
                 return await _complete(response)
+        except _Stopped as stopped:
+            return stopped.error
         except httpx.HTTPError as error:
             return DecisionUnavailable("provider-error", f"the exchange failed: {type(error).__name__}")
         except Exception as error:  # noqa: BLE001 - whatever a proxy or a certificate of the environment leads to
@@ -188,6 +205,14 @@ class Exchange:
             self._client = None
             self._loop.at_the_end.discard(client.aclose)
             await client.aclose()
+
+
+class _Stopped(Exception):
+    """What ``before_dispatch`` raised, on its way through the client."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 async def _complete(response: httpx.Response) -> Reply | DecisionUnavailable:

@@ -84,8 +84,7 @@ class RerankEndpoint:
             key = self._key()
         except KeyUnavailable as error:
             raise DecisionUnavailable("not-configured", f"models.providers.rerank: {error}") from None
-        before_dispatch()
-        return self._exchange.post(body, key, deadline)
+        return self._exchange.post(body, key, deadline, before_dispatch)
 
     def _key(self) -> str | None:
         return read_key(self.configured.api_key_env, self.configured.api_key_file)

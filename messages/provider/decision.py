@@ -130,8 +130,8 @@ class DecisionProvider(Protocol):
     ) -> Decision:
         """The whole checked batch; blocks the calling thread, at most until ``deadline`` and never beyond 30 s.
 
-        ``before_dispatch`` is called immediately before every dispatch and every retry. What it raises stops the
-        request and reaches the caller as it is.
+        ``before_dispatch`` is called immediately before every dispatch and every retry, on any thread; it must not
+        block. What it raises stops the request and reaches the caller as it is.
 
         Raises:
             DecisionUnavailable: there is no decision; nothing is retried elsewhere.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -239,6 +240,38 @@ def test_what_before_dispatch_raises_stops_the_retry(asking: Asking, endpoint: E
     with pytest.raises(Revoked):
         asking.provider.evaluate(request_of(), deadline=Deadline.after(LONG), before_dispatch=once)
     assert len(endpoint.seen) == 1
+
+
+def test_what_is_revoked_while_the_connection_is_made_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = self_signed(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    access = {"granted": True}
+    received: list[bytes] = []
+
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        access["granted"] = False  # the handshake is still to come
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        connection.settimeout(LONG)
+        with context.wrap_socket(connection, server_side=True) as secured:
+            received.append(secured.recv(1024))
+
+    def check() -> None:
+        if not access["granted"]:
+            raise Revoked
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=(listening,))
+        server.start()
+        asking = Asking(f"https://localhost:{listening.getsockname()[1]}")
+        with pytest.raises(Revoked):
+            asking.provider.evaluate(request_of(), deadline=Deadline.after(LONG), before_dispatch=check)
+        asking.providers.close()
+        server.join(LONG)
+    assert received == [b""]
 
 
 # --- what it cannot answer ------------------------------------------------------------------------------------------
