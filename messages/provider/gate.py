@@ -142,8 +142,8 @@ class GateResult:
 
     @property
     def tells(self) -> bool:
-        """Whether anything of the store is in it."""
-        return bool(self.block or self.offered or self.decisions)
+        """Whether anything of the store is in it: that no page matched is, too."""
+        return bool(self.block or self.offered or self.decisions) or (self.outcome == "none" and self.reason is None)
 
     def to_json(self, latency_ms: int) -> JsonObject:
         return {

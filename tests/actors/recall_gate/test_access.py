@@ -180,8 +180,11 @@ def test_access_lost_before_the_candidates_came_asks_no_model(world: World, judg
     assert judge.requests == []
 
 
-def test_access_lost_between_the_result_and_the_hand_over_hands_nothing_over(world: World, judge: Judge) -> None:
-    pending = world.begin(MESSAGE, GROUP)
+@pytest.mark.parametrize("message", [MESSAGE, "Nothing about that."], ids=["a page matches", "no page matches"])
+def test_access_lost_between_the_result_and_the_hand_over_hands_nothing_over(
+    world: World, judge: Judge, message: str
+) -> None:
+    pending = world.begin(message, GROUP)
     world.scheduler.run_until(pending.done)
     world.revoke()
     assert isinstance(world.refusal(pending), Denied)
