@@ -95,8 +95,9 @@ recallGate: {{mode: shadow, timeoutMs: {BUDGET_MS}}}
             # The index is there before the first turn: building it is a row of its own.
             knowledge.call("knowledge_grep", {"query": "word"}, MAIN, deadline_ms=DEADLINE_MAX_MS)
             knowledge.consult("recall.gate", {"message": message(store, 0), "turnId": "warm"}, MAIN)
+            messages = [message(store, number) for number in range(TURNS)]  # each draws the whole vocabulary anew
             began = time.perf_counter()
-            pending = [_begin(knowledge, message(store, number)) for number in range(TURNS)]
+            pending = [_begin(knowledge, text) for text in messages]
             outcomes = [_outcome(one) for one in pending]
             return time.perf_counter() - began, outcomes
 

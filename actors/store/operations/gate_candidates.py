@@ -59,7 +59,6 @@ def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outc
     if prepared.index_change is None:
         return NeedIndex(context.catalogue.change)
     message = clip_message(request.message)
-    words = message_words(message)
     considered = _Considered(context)
     try:
         index = context.open_index()
@@ -78,6 +77,7 @@ def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outc
     except IndexUnavailable as error:
         context.index_failed(error)
         raise
+    words = message_words(message)
     # What was written since is judged by what it says now, and follows behind what the index ranks.
     entries += late.matching(words, considered.may_show)
     entries = entries[: request.limit]
