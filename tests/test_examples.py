@@ -89,5 +89,6 @@ def test_the_example_runs_as_it_says(tmp_path: Path) -> None:
         timeout=120,
         env={"PATH": f"{path}:/usr/bin:/bin"},
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
+    assert all("knowledge recall gate:" in line for line in done.stderr.splitlines()), "a log line a turn, nothing else"
     assert done.stdout.splitlines()[-1].startswith("agent: A window seat.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,13 @@ from storage import layout
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KNOWLEDGE_STATE_DIR", "OPENCLAW_STATE_DIR", "XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a name that leaves room for a socket's path; ``tmp_path`` may be long."""
+    with tempfile.TemporaryDirectory(prefix="kr-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
 def test_the_option_wins_over_the_variables_and_they_over_the_home_folder(
@@ -62,10 +70,10 @@ def test_two_names_of_one_directory_give_one_socket(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("option", [None, "/somewhere/else"])
 def test_thin_clients_and_the_runtime_agree_on_every_path(
-    option: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    option: str | None, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(short))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     theirs = layout.resolve_state_dir(None if option is None else Path(option))
     ours = address.resolve_state_dir(option)
     assert ours == str(theirs)
@@ -76,11 +84,11 @@ def test_thin_clients_and_the_runtime_agree_on_every_path(
     assert address.socket_path(ours) == str(layout.socket_path(theirs))
 
 
-def test_the_sockets_folder_is_made_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+def test_the_sockets_folder_is_made_for_this_user_alone(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     path = address.socket_path("/state")
-    assert os.path.dirname(path) == str(tmp_path / "knowledge")
-    assert os.stat(tmp_path / "knowledge").st_mode & 0o777 == 0o700
+    assert os.path.dirname(path) == str(short / "knowledge")
+    assert os.stat(short / "knowledge").st_mode & 0o777 == 0o700
 
 
 def test_a_socket_path_never_exceeds_107_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,14 +101,12 @@ def test_a_socket_path_never_exceeds_107_bytes(tmp_path: Path, monkeypatch: pyte
     assert not path.startswith(str(long))
 
 
-def test_a_folder_open_to_others_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    with tempfile.TemporaryDirectory(prefix="kr-") as short:  # a socket's path has a limit, and tmp_path may be long
-        place = Path(short)
-        (place / "knowledge").mkdir(mode=0o755)
-        os.chmod(place / "knowledge", 0o755)
-        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
-        monkeypatch.setenv("TMPDIR", short)
-        assert address.socket_path("/state").startswith(str(place / f"knowledge-{os.geteuid()}"))
+def test_a_folder_open_to_others_is_not_used(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (short / "knowledge").mkdir(mode=0o755)
+    os.chmod(short / "knowledge", 0o755)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    monkeypatch.setenv("TMPDIR", str(short))
+    assert address.socket_path("/state").startswith(str(short / f"knowledge-{os.geteuid()}"))
 
 
 def test_a_planted_link_or_file_is_not_used_as_the_sockets_folder(
