@@ -118,9 +118,11 @@ class StoreSession:
         return _ontology_on_disk(self.layout, partition)
 
     def partition(self, partition: Partition) -> PartitionSession:
-        """The session of a partition; its folder is made on first use."""
+        """The session of a partition; its folder is made on first use. ``ValueError`` for one with a key that is none:
+        a session id is a folder's name, and nothing else may become one."""
         opened = self._partitions.get(partition)
         if opened is None:
+            Partition.parse(partition.key)
             opened = self._partitions.put(partition, PartitionSession(self, partition, self._limits))
         return opened
 
