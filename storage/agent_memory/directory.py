@@ -72,6 +72,7 @@ class MemoryDirectory:
         self._max_entries = max_entries
         self._now = now
         self.lock = self._lock()
+        self._follows = False
         self._settled: _Seen | None = None
         self._parsed: tuple[files.Stamp | None, list[Fact]] | None = None
         self._next_expiry: datetime | None = None
@@ -225,6 +226,7 @@ class MemoryDirectory:
 
         ``whole=False``: only where a person may have been at work, or a call before failed.
         """
+        self._follow_store(folder)
         self._followed.look()
         seen, known = _Seen(self._notes.stamp(), self._followed.version), self._settled
         if known is not None and seen.notes == known.notes:
@@ -250,6 +252,11 @@ class MemoryDirectory:
         self._settled = None if behind or not settled else _Seen(self._notes.stamp(), self._followed.version)
         self._next_expiry = None
         self._note_expiry(entries.values())
+
+    def _follow_store(self, folder: int) -> None:
+        if not self._follows:
+            ledger.follow_store(folder, _store_name(self.store))
+            self._follows = True
 
     def _note_expiry(self, entries: Iterable[KnowledgeEntry]) -> None:
         ends = [end for entry in entries if entry.persistent and (end := entry.expires_at) is not None]
@@ -298,6 +305,17 @@ class MemoryDirectory:
             logger.warning("a memory's files are behind its entries", extra={"cause": type(error).__name__})
             return True
         return False
+
+
+def _store_name(store: KnowledgeStore) -> str:
+    """Tells a directory's stores from one another. A name that changes without need costs a look at every fact."""
+    match store:
+        case FileKnowledgeStore():
+            return f"file {store.directory.name}"
+        case SQLiteKnowledgeStore():
+            return f"sqlite {store.db_path.name}"
+        case _:
+            return type(store).__qualname__
 
 
 def _fact(entry: KnowledgeEntry) -> Fact:

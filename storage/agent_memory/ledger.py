@@ -4,6 +4,8 @@
 A fact gets here after ``MEMORY.md`` has it durably, so that no power cut can make it look removed by a person; and
 durably itself, so that it does not look written by one when its entry has ended.
 ``.logged-from``: entries of that moment and before belong into no daily log.
+``.store``: where the entries are that the files follow. With another store nothing that stands in ``MEMORY.md`` is
+known to have an entry that ended, so that all of it stays, as a person's.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ from storage.agent_memory.notes import Fact
 
 FACTS_NAME: Final = notes.FACTS_NAME
 FLOOR_NAME: Final = ".logged-from"
+STORE_NAME: Final = ".store"
 FILE_MAX_BYTES: Final = 256 * 1024 * 1024
 
 FAULT_POINTS: Final = (
     ("agent_memory.facts", "reading and appending which facts stand in MEMORY.md"),
     ("agent_memory.ledger.sync", "making either durable"),
     ("agent_memory.floor", "noting from when on entries belong into daily logs"),
+    ("agent_memory.store", "noting which store a memory's files follow"),
 )
 
 
@@ -58,6 +62,16 @@ def append_facts(folder: int, added: dict[str, Fact]) -> None:
 def write_facts(folder: int, all_of_them: dict[str, Fact]) -> None:
     """Note these and no others."""
     _put(folder, FACTS_NAME, _lines(all_of_them), at="agent_memory.facts")
+
+
+def follow_store(folder: int, name: str) -> None:
+    """From now on the files follow the store of this name; what was noted of another is forgotten."""
+    before = _read(folder, STORE_NAME, at="agent_memory.store")
+    if before == name.encode():
+        return
+    if before:
+        files.unlink(folder, FACTS_NAME, at="agent_memory.facts")
+    _put(folder, STORE_NAME, name.encode(), at="agent_memory.store")
 
 
 def floor(folder: int) -> datetime | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storage import faults
-from storage.agent_memory import FileKnowledgeStore, KnowledgeEntry, MemoryDirectory
+from storage.agent_memory import FileKnowledgeStore, KnowledgeEntry, MemoryDirectory, SQLiteKnowledgeStore
 from storage.agent_memory.notes import Fact
 from tests.storage.agent_memory.conftest import NOON, Hands
 from tests.storage.agent_memory.conftest import Opened as OpenedStore
@@ -101,6 +101,17 @@ def test_what_a_person_writes_into_the_notes_stays_and_is_a_fact(directory: Open
         Fact("house", "Two cats"),
     ]
     assert "The garden faces south.\n" in notes.read_text("utf-8")
+
+
+def test_another_store_on_the_same_directory_takes_no_line_out_of_the_notes(tmp_path: Path, hands: Hands) -> None:
+    MemoryDirectory(tmp_path, now=hands).remember(entry("Name: Alice"))
+    moved = MemoryDirectory(tmp_path, SQLiteKnowledgeStore(tmp_path / "knowledge.db", now=hands), now=hands)
+    assert moved.facts() == [Fact("general", "Name: Alice")]
+    moved.remember(entry("Prefers Python"))
+    assert [fact.content for fact in moved.facts()] == ["Name: Alice", "Prefers Python"]
+    back = MemoryDirectory(tmp_path, FileKnowledgeStore(tmp_path, now=hands), now=hands)
+    assert [fact.content for fact in back.facts()] == ["Name: Alice", "Prefers Python"]
+    assert texts(back) == ["Name: Alice"]
 
 
 def test_an_identical_fact_is_never_repeated(directory: Opened) -> None:
