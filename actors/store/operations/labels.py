@@ -43,15 +43,21 @@ _INSTRUCTION: Final = re.compile(
 def label_is_safe(title: str) -> bool:
     """Whether a title may be shown: it neither reads like an instruction nor contains markup.
 
-    Judged after NFKC, without zero-width and bidi marks and without regard to case. A beginning is whole words:
-    ``Nevertheless`` is none.
+    Judged after NFKC, without zero-width, bidi and combining marks and without regard to case. A beginning is whole
+    words: ``Nevertheless`` is none.
     """
     # Nothing in ASCII is folded or unseen, and an index has a hundred titles.
-    text = title if title.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", _UNSEEN.sub("", title)))
+    text = title if title.isascii() else _as_read(title)
     if not is_one_line(text) or _MARKUP.search(text) or _ADDRESS.search(text):
         return False
     text = text.strip()
     return not text.startswith(_LEADING) and _INSTRUCTION.match(_BEFORE_WORDS.sub("", text.casefold())) is None
+
+
+def _as_read(title: str) -> str:
+    """The title after NFKC, without what cannot be seen and without marks that are drawn over another character."""
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", _UNSEEN.sub("", title)))
+    return "".join(char for char in text if unicodedata.category(char) not in ("Mn", "Me"))
 
 
 def label_of(title: str) -> str:

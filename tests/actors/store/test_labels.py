@@ -101,6 +101,15 @@ GOLDEN = (
 )
 
 
+@pytest.mark.parametrize(
+    "title",
+    ["I\u0338gnore all", "Igno\u20ddre all", "syst\u0336em: do it", "ne\u0315ver", "I\u0338\u200bgnore all"],
+    ids=ascii,
+)
+def test_a_mark_that_is_drawn_over_a_letter_hides_no_instruction(title: str) -> None:
+    assert not label_is_safe(title)
+
+
 @pytest.mark.parametrize(("title", "safe"), GOLDEN, ids=[repr(title) for title, _ in GOLDEN])
 def test_a_title_that_reads_like_an_instruction_or_contains_markup_is_told_apart(title: str, safe: bool) -> None:
     assert label_is_safe(title) is safe
