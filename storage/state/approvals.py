@@ -10,6 +10,7 @@ One query of the record's own history. Source: decisions.md section 2 (A file ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from messages.json_types import JsonValue
@@ -30,11 +31,18 @@ def recall_block(data: bytes) -> JsonValue:
     return None if isinstance(read, Finding) else read.values.get(RECALL_KEY)
 
 
-def approval_counts(db: Database, partition: Partition, record_id: str, data: bytes) -> bool:
-    """Whether the block in ``data``, the text of this record's file, is the one that was approved last."""
-    block = recall_block(data)
-    if block is None:
-        return False
+def approval_counts(
+    db: Database, partition: Partition, record_id: str, digest: str, source: Callable[[], bytes]
+) -> bool:
+    """Whether the block in this record's file is the one that was approved last. Only for a file that has a block.
+
+    ``digest`` is the hash of the file's text; ``source`` gives the text, asked for only where it is needed.
+    """
     approved = history.last_approval(db, partition, record_id)
-    text = None if approved is None or approved.hash is None else history.text(db, approved.hash)
+    if approved is None or approved.hash is None:
+        return False
+    if approved.hash == digest:  # nobody has touched the file since, which is so for nearly all: nothing to compare
+        return True
+    block = recall_block(source())
+    text = None if block is None else history.text(db, approved.hash)
     return text is not None and same(recall_block(text), block)

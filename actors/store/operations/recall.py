@@ -86,7 +86,11 @@ def approved_recall(context: OperationContext, entry: Entry) -> Recall | None:
     if record.recall is None or not _approvable(record):
         return None
     counts = approval_counts(
-        context.session.store.publisher.db, context.partition, entry.id, context.session.source(entry)
+        context.session.store.publisher.db,
+        context.partition,
+        entry.id,
+        entry.hash,
+        lambda: context.session.source(entry),
     )
     return record.recall if counts else None
 

@@ -19,10 +19,11 @@ from storage import faults, git, repair
 from storage.layout import Layout, StoreLayout
 from storage.manifest import Manifest, parse_manifest
 from storage.peeking import peek
+from storage.records import content_hash
 from storage.repair import Repaired, agreement
 from storage.session import StoreSession
 from storage.state import journal
-from storage.state.approvals import approval_counts
+from storage.state.approvals import approval_counts, recall_block
 from storage.state.upkeep import partitions
 from storage.vault import ScanLimits
 from storage.vault.replace import Capabilities
@@ -187,7 +188,9 @@ def test_an_approval_is_asked_for_again_after_a_database_was_lost(tmp_path: Path
 def approved(desk: Desk, record_id: str) -> bool:
     data = desk.path_of(record_id).read_bytes()
     assert b"recall:" in data
-    return approval_counts(desk.session.publisher.db, PRIVATE, record_id, data)
+    return recall_block(data) is not None and approval_counts(
+        desk.session.publisher.db, PRIVATE, record_id, content_hash(data), lambda: data
+    )
 
 
 def test_without_a_persons_word_a_lost_database_is_left(tmp_path: Path) -> None:
