@@ -9,13 +9,12 @@ Source: agent-memory.md (The recall Tool), agent-memory-contract.md section 8.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from messages.errors import LimitExceeded
 from storage.agent_memory.entry import KnowledgeEntry
-from storage.search import STOP_WORDS, parse_query, stems
+from storage.search import STOP_WORDS, parse_query, rarity, stems
 
 Ranking: TypeAlias = Literal["bm25", "tokens"]
 
@@ -53,14 +52,17 @@ def _by_bm25(entries: Sequence[KnowledgeEntry], query: str) -> Rate:
     counted = {entry.id: _counted(_text(entry), phrases) for entry in entries}
     lengths = sum(length for length, _ in counted.values()) or 1
     average = lengths / max(len(counted), 1)
-    rarity = [_rarity([frequencies[number] for _, frequencies in counted.values()]) for number in range(len(phrases))]
+    weights = [
+        rarity(sum(frequencies[number] > 0 for _, frequencies in counted.values()), len(counted))
+        for number in range(len(phrases))
+    ]
 
     def rate(entry: KnowledgeEntry) -> float:
         length, frequencies = counted[entry.id]
         damped = _K1 * (1 - _B + _B * length / average)
         return sum(
-            rare * frequency * (_K1 + 1) / (frequency + damped)
-            for rare, frequency in zip(rarity, frequencies, strict=True)
+            weight * frequency * (_K1 + 1) / (frequency + damped)
+            for weight, frequency in zip(weights, frequencies, strict=True)
         )
 
     return rate
@@ -101,8 +103,3 @@ def _counted(text: str, phrases: Sequence[tuple[str, tuple[str, ...]]]) -> tuple
         float(joined.count(f" {'  '.join(stemmed)} ")) or (_PART_OF_A_WORD if written in lowered else 0.0)
         for written, stemmed in phrases
     ]
-
-
-def _rarity(frequencies: Sequence[float]) -> float:
-    holding = sum(frequency > 0 for frequency in frequencies)
-    return math.log(1 + (len(frequencies) - holding + 0.5) / (holding + 0.5))

@@ -28,6 +28,7 @@ from storage.search._keywords import keywords
 from storage.search._lemmas import STOP_WORDS
 from storage.search._passages import PASSAGE_GAP, beginning, clip_message, message_words, passages
 from storage.search._query import MODES, Mode, ParsedQuery, parse_query
+from storage.search._rarity import rarity
 from storage.search._stems import stems
 
 __all__ = [
@@ -61,5 +62,6 @@ __all__ = [
     "message_words",
     "parse_query",
     "passages",
+    "rarity",
     "stems",
 ]

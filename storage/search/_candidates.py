@@ -10,7 +10,6 @@ Source: memory-provider.md (Recall gate, step 1), SEARCH.md section 3.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +21,7 @@ from storage.search._filters import LISTED, ROW_MASK, listed
 from storage.search._fold import tokens
 from storage.search._lemmas import STOP_WORDS, lemma
 from storage.search._query import Phrase, alternatives, expression
+from storage.search._rarity import rarity
 from storage.state.connection import Database, Row
 
 POOL: Final = 50
@@ -126,7 +126,7 @@ def find_candidates(database: Database, text: str, without_types: Collection[str
         f"SELECT stem.rowid, {PLACES}(stem) FROM stem WHERE stem MATCH ? AND +stem.rowid IN ({LISTED})",
         (match, listed(_best(database, match, without_types))),
     )
-    weights = [_idf(frequency, _rows(pool)) for frequency in _frequencies(database, message)]
+    weights = [rarity(frequency, _rows(pool)) for frequency in _frequencies(database, message)]
     exact = _exact(database, message, [int(rowid) for rowid, _ in pool])
     best = [
         Candidate(
@@ -208,11 +208,6 @@ def _exact(database: Database, message: Message, rowids: Sequence[int]) -> dict[
 def _rows(pool: Sequence[Row]) -> int:
     """How many pages could be candidates."""
     return int(orjson.loads(pool[0][1])[2]) if pool else 0
-
-
-def _idf(frequency: int, rows: int) -> float:
-    """Never 0, as FTS5's own is for a word on more than half of the pages, which names of a person's store are."""
-    return math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))
 
 
 def _score(message: Message, weights: Sequence[float], where: list[object]) -> float:

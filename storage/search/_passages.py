@@ -8,7 +8,6 @@ Source: memory-provider.md (Recall gate, step 1).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
@@ -19,6 +18,7 @@ from storage.search._excerpt import _anchors, _beginning, _cut
 from storage.search._fold import tokens
 from storage.search._lemmas import forms_of, lemma
 from storage.search._query import ParsedQuery, Phrase
+from storage.search._rarity import rarity
 
 EXAMINED_MAX_CHARS: Final = 512 * 1024
 """So much of a body is looked through."""
@@ -56,7 +56,7 @@ def passages(body: str, words: ParsedQuery, *, most: int, chars: int, total: int
     wanted = {tuple(map(lemma, phrase)) for phrase in words.phrases}
     lemmas = {form: base for phrase in wanted for base in phrase for form in forms_of(base)}
     held = [_held(tokens(block), wanted, lemmas) for block in found]
-    weight = {phrase: _rarity(sum(phrase in one for one in held), len(found)) for one in held for phrase in one}
+    weight = {phrase: rarity(sum(phrase in one for one in held), len(found)) for one in held for phrase in one}
     scores = [sum(weight[phrase] for phrase in one) for one in held]
     ranked = sorted(range(len(found)), key=lambda place: (-scores[place], place))
     kept: list[str] = []
@@ -107,7 +107,3 @@ def _held(found: Sequence[str], wanted: Collection[Phrase], lemmas: Mapping[str,
         return frozenset(held)
     joined = f" {' '.join(map(lemma, found))} "
     return frozenset(phrase for phrase in held if len(phrase) == 1 or f" {' '.join(phrase)} " in joined)
-
-
-def _rarity(holding: int, of: int) -> float:
-    return math.log(1 + (of - holding + 0.5) / (holding + 0.5))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
+from typing import Final
 
 import apsw
 
@@ -10,7 +12,7 @@ from storage.faults import effect
 from storage.search._fold import tokens
 from storage.search._lemmas import lemma
 
-FAULT_POINTS = (("search.stemmer", "opening the database in memory that lends its stemmer"),)
+FAULT_POINTS: Final = (("search.stemmer", "opening the database in memory that lends its stemmer"),)
 
 
 class _Porter(threading.local):
@@ -18,7 +20,9 @@ class _Porter(threading.local):
 
     def __init__(self) -> None:
         with effect("search.stemmer"):
-            self.tokenize = apsw.Connection(":memory:").fts5_tokenizer("porter", ["ascii"])
+            # A tokenizer lives only as long as its connection.
+            self._database = apsw.Connection(":memory:")
+        self.tokenize = self._database.fts5_tokenizer("porter", ["ascii"])
 
 
 _porter = _Porter()
@@ -26,8 +30,13 @@ _porter = _Porter()
 
 def stems(text: str) -> list[str]:
     """The stems of the text's tokens, in order. Any thread."""
-    bases = " ".join(lemma(token) for token in tokens(text))
+    return stems_of(tokens(text))
+
+
+def stems_of(words: Iterable[str]) -> list[str]:
+    """The stems of these tokens, in order, as the index of candidates holds them. Any thread."""
+    bases = " ".join(map(lemma, words)).encode("utf-8", "replace")
     found = _porter.tokenize(
-        bases.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False,
-    )  # fmt: skip
-    return [stem for one in found for stem in ([one] if isinstance(one, str) else one) if isinstance(stem, str)]
+        bases, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False
+    )
+    return [stem for stem in found if isinstance(stem, str)]

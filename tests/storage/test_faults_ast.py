@@ -28,11 +28,9 @@ PATH_EFFECTS = frozenset(
 )
 SQLITE_EFFECTS = frozenset("execute executemany wal_checkpoint backup blobopen".split())
 MODULES = {"os": OS_EFFECTS, "fcntl": None, "_libc": None, "shutil": None, "subprocess": None, "apsw": {"Connection"}}
-# Functions that hold an effect without a point of their own: each of their callers is inside one, or nothing outside
-# the process is touched.
+# Functions that hold an effect without a point of their own: each of their callers is inside one.
 INSIDE_THEIR_CALLERS = {
     "files.py": {"_walk", "_rename"},
-    "search/_coverage.py": {"__init__"},  # a database in memory, for its tokenizer
 }
 
 
