@@ -117,7 +117,9 @@ class PendingCall:
         """Answer with a typed error, unless there is an answer already."""
         if error.retry == "unknown" and not self._may_write():
             # A read has no effect, however far it came.
-            error = type(error)(error.message, retry="safe", **error.fields)
+            late = isinstance(error, DeadlineExceeded)
+            message = "There was no answer by the deadline. Ask again, with more time." if late else error.message
+            error = type(error)(message, retry="safe", **error.fields)
         if isinstance(error, FailedClosed):
             # Nested: a field may be called as something that every log record has.
             logger.error("store fails closed", extra={"code": error.code, "fields": dict(error.fields)})

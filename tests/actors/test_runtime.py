@@ -19,7 +19,7 @@ from actors.store.operations import table
 from actors.store.read_indexes import ReadIndexes
 from host_bridge.owner.logs import JsonLines
 from messages.audience import Audience, OwnerPrivate
-from messages.envelope import Call
+from messages.envelope import Call, Deadline
 from messages.errors import (
     Busy,
     Cancelled,
@@ -328,6 +328,14 @@ def test_a_call_is_answered_at_its_deadline_while_its_store_is_not_even_being_st
     assert error.retry == "safe"
     house.scheduler.wake("root")
     assert house.call(OwnerPrivate("research"))["partition"] == "private"
+
+
+def test_a_read_that_ran_into_its_deadline_is_never_said_to_have_had_an_effect(house: House) -> None:
+    pending = PendingCall(house.runtime.gate, Call("knowledge_grep", {}, OwnerPrivate("main"), Deadline.after(1)))
+    pending.fail(DeadlineExceeded("It may have taken effect.", retry="unknown"))
+    error = house.error(pending)
+    assert error.retry == "safe"
+    assert "effect" not in error.message
 
 
 def test_a_call_is_answered_at_its_deadline_while_its_store_stops(house: House) -> None:
