@@ -8,13 +8,14 @@ Source: memory-provider.md (Recall gate), DESIGN.md (The tree), decisions.md sec
 
 from actors.recall_gate.desk import Decisions, RecallDesk
 from actors.recall_gate.gate import RECALL_GATE, RECALL_TURNS, RecallGate, children
-from actors.recall_gate.places import TURNS_MAX, Places
+from actors.recall_gate.places import TURNS_MAX, TURNS_OF_ONE_STORE_MAX, Places
 from actors.recall_gate.settings import GateSettings
 
 __all__ = [
     "RECALL_GATE",
     "RECALL_TURNS",
     "TURNS_MAX",
+    "TURNS_OF_ONE_STORE_MAX",
     "Decisions",
     "GateSettings",
     "Places",

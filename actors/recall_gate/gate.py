@@ -77,7 +77,7 @@ class RecallGate(GuardedActor):
 
     def _start_turn(self, work: TurnWork) -> None:
         turn = work.turn
-        place = self._places.take()
+        place = self._places.take(work.permit.vault_id)
         if place is None:
             raise Busy("Too many turns ask the recall gate at once; this one goes on without it.")
         spec = ChildSpec(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from actors.calls import PendingCall
-from actors.recall_gate import TURNS_MAX, Places
+from actors.recall_gate import TURNS_OF_ONE_STORE_MAX, Places
 from host_bridge.bridge import KnowledgeBridge
 from host_bridge.decisions import DecisionProviders
 from messages.audience import Audience
@@ -114,8 +114,8 @@ def test_threads_that_do_not_come_back_are_bounded_and_the_next_turn_says_overlo
 ) -> None:
     stuck = Stuck(default=0.9)
     with bridge_with(tmp_path, stuck, monkeypatch, "mode: live, timeoutMs: 10000") as bridge:
-        inside = [begin(bridge) for _ in range(TURNS_MAX)]
-        stuck.await_entered(TURNS_MAX)
+        inside = [begin(bridge) for _ in range(TURNS_OF_ONE_STORE_MAX)]
+        stuck.await_entered(TURNS_OF_ONE_STORE_MAX)
         beyond = answer(begin(bridge))
         assert (beyond["outcome"], beyond["reason"], beyond["block"]) == ("unavailable", "overloaded", "")
         stuck.leave.set()
@@ -142,14 +142,24 @@ def test_a_turn_that_is_stuck_holds_up_no_tool_call(tmp_path: Path, monkeypatch:
 
 def test_a_place_is_given_back_once_and_also_when_its_turn_never_started() -> None:
     places = Places(2)
-    first, second = places.take(), places.take()
-    assert places.take() is None
+    first, second = places.take("a"), places.take("b")
+    assert places.take("c") is None
     assert first is not None
     first.release()
     first.release()
     assert places.free == 1
     del second
     assert places.free == 2
+
+
+def test_the_turns_of_one_store_leave_places_to_the_others() -> None:
+    places = Places(3, of_one=2)
+    mine = [places.take("a"), places.take("a")]
+    assert all(mine)
+    assert places.take("a") is None
+    assert places.take("b") is not None
+    mine.clear()
+    assert places.take("a") is not None
 
 
 # --- a real server ---------------------------------------------------------------------------------------------------
