@@ -35,7 +35,7 @@ from pydantic import ValidationError
 import host_bridge
 from host_bridge import jsonrpc, mcp_extras
 from host_bridge.jsonrpc import Malformed, RequestId
-from host_bridge.mcp_greeting import INSTRUCTIONS, SERVER_NAME, SERVER_TITLE
+from host_bridge.mcp_greeting import SERVER_NAME, SERVER_TITLE, instructions
 from host_bridge.rpc import IdInUse, OpenCalls, Service, read_line
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
 from messages.audience import Audience
@@ -85,6 +85,7 @@ class McpSession:
         self._host = host
         self._outbox = outbox
         self._audience = audience
+        self._profile = profile
         tools = host.service.tools("mcp", profile)
         self._tools = mcp_types.ListToolsResult(tools=[mcp_types.Tool.model_validate(tool) for tool in tools])
         self._names = frozenset(tool.name for tool in self._tools.tools)
@@ -158,7 +159,7 @@ class McpSession:
             SERVER_NAME,
             version=host_bridge.__version__,
             title=SERVER_TITLE,
-            instructions=INSTRUCTIONS,
+            instructions=instructions(self._profile),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -243,7 +244,7 @@ class McpSession:
             return _Held(pending, lambda built: mcp_extras.contents(uri, mcp_extras.index_text(built)), _failed_read)
         record_id = mcp_extras.page_id(uri)
         if record_id is None:
-            raise MCPError(code=INVALID_PARAMS, message="No resource has this URI.")
+            raise MCPError(code=INVALID_PARAMS, message=mcp_extras.NO_RESOURCE)
         arguments: JsonObject = {"id": record_id, "maxChars": mcp_extras.PAGE_CHARS}
         pending = self._host.service.submit(Call("knowledge_record", arguments, self._audience, deadline))
 

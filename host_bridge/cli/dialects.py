@@ -20,9 +20,12 @@ class McpDialect:
     cancelled = "notifications/cancelled"
     shutdown = None  # an MCP client ends by closing its end
 
+    def __init__(self, profile: str | None) -> None:
+        self._profile = profile
+
     def greeting(self, params: JsonValue) -> JsonObject | None:
         """The answer to ``initialize`` without an owner; None when only an owner can tell."""
-        return greeting(params)
+        return greeting(params, self._profile)
 
     def failed_call(self, error: OwnerError, handshake: bool) -> JsonObject:
         """The answer to a tool call that has none: a result that says so, since models see results."""

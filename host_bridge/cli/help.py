@@ -299,14 +299,18 @@ For the configuration of an MCP client. It copies bytes to the owner, which spea
 once. When the owner dies it starts another and goes on.
 
 {_CALLER}
-  --profile P                    simple, read, core (default) or full: which tools are offered
+  --profile P                    which tools are offered: core (default; search, read, remember, pages), read (all that
+                                 save nothing), full (all), or simple (knowledge_grep and knowledge_remember alone)
 {_STATE}
 
 Example (most clients):
   {{"mcpServers": {{"knowledge": {{"command": "/absolute/path/to/knowledge", "args": ["mcp"]}}}}}}
 
-With --simple it offers two tools, remember and recall, on one directory, and needs no owner: `knowledge help memory`.
-What is remembered so is stripped of what could pass for structure of a prompt.
+Beside tools it offers resources to attach, knowledge://index and knowledge://page/{{id}}, and the prompts recall and
+save_session, where the profile has their tools. The index is that of the session's start.
+
+With --simple it offers two other tools alone, remember and recall, on one directory, and needs no owner (`knowledge
+help memory`). What is remembered so is stripped of what could pass for structure of a prompt.
 
   --simple                       remember and recall alone
   --memory-dir DIR               their directory (default: $KNOWLEDGE_MEMORY_DIR, else ./agent_memory)
@@ -391,7 +395,8 @@ It takes over from an idle background owner; from a busy one it does not, and sa
 knowledge/owner.log in the state directory. Ended by Ctrl-C, SIGTERM or `knowledge stop`, its exit status is 0.
 
   --stdio                        also speak the host protocol (knowledge-host/1) on stdin and stdout: one JSON-RPC
-                                 object a line. Ends when stdin does. When another owner is busy, it serves this host.
+                                 object a line. Ends when stdin does. When another owner is busy, it serves this host;
+                                 else the log, warnings and the recall gate's lines, goes to stderr.
 {_STATE}
 
 Examples:

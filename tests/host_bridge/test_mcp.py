@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +16,7 @@ from host_bridge import mcp, mcp_greeting
 from host_bridge.mcp import McpHost
 from host_bridge.transport import Oversize
 from messages.json_types import JsonObject
-from messages.schemas import PROFILES, export_tools
+from messages.schemas import PROFILES, export_tools, input_schema, profile_tools
 from tests.host_bridge.fake_bridge import FakePending, KnowledgeBridge
 from tests.host_bridge.mcp_session import ERAS, Era, Served, mapping, only_text
 
@@ -65,7 +66,7 @@ def served(host: McpHost, request: pytest.FixtureRequest) -> Iterator[Served]:
 def test_every_protocol_version_is_served_with_name_version_and_instructions(host: McpHost, era: Era) -> None:
     session = Served(host, era)
     opened = session.open()
-    assert json.dumps(opened).count(mcp_greeting.INSTRUCTIONS.splitlines()[0]) == 1
+    assert json.dumps(opened).count(mcp_greeting.instructions(None).splitlines()[0]) == 1
     assert host_bridge.__version__ in json.dumps(opened)
     if era != "2026-07-28":
         assert opened["protocolVersion"] == era
@@ -74,10 +75,21 @@ def test_every_protocol_version_is_served_with_name_version_and_instructions(hos
 
 
 def test_instructions_fit_and_say_the_most_important_thing_first() -> None:
-    assert len(mcp_greeting.INSTRUCTIONS.encode()) <= mcp_greeting.INSTRUCTIONS_MAX_BYTES
-    assert mcp_greeting.INSTRUCTIONS.isascii()
-    first = mcp_greeting.INSTRUCTIONS.splitlines()[0]
-    assert "memory" in first
+    for profile in (None, *PROFILES):
+        said = mcp_greeting.instructions(profile)
+        assert len(said.encode()) <= mcp_greeting.INSTRUCTIONS_MAX_BYTES
+        assert said.isascii()
+        assert "memory" in said.splitlines()[0]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_instructions_name_no_tool_and_no_argument_that_the_profile_lacks(profile: str) -> None:
+    tools = profile_tools(profile)
+    said = mcp_greeting.instructions(profile)
+    assert set(re.findall(r"knowledge_\w+", said)) <= {tool.name for tool in tools}
+    writes = [input_schema(tool.request) for tool in tools if not tool.annotations.read_only]
+    for argument in ("requestId", "expectedRevision", "expectedHash"):
+        assert (argument in said) == any(argument in mapping(schema["properties"]) for schema in writes)
 
 
 @pytest.mark.parametrize("version", [*sdk.HANDSHAKE_PROTOCOL_VERSIONS, "1999-01-01", "2026-07-28", ""])
@@ -87,10 +99,11 @@ def test_the_handshake_without_an_owner_is_the_one_that_the_sdk_gives(host: McpH
         "capabilities": {"roots": {"listChanged": True}, "sampling": {}, "elicitation": {}},
         "clientInfo": {"name": "test", "title": "A test", "version": "1"},
     }
-    session = Served(host)
-    session.request(1, "initialize", params)
-    assert session.result() == mcp_greeting.greeting(params)
-    session.close()
+    for profile in (None, *PROFILES):
+        session = Served(host, profile=profile)
+        session.request(1, "initialize", params)
+        assert session.result() == mcp_greeting.greeting(params, profile)
+        session.close()
 
 
 @pytest.mark.parametrize(
@@ -105,9 +118,9 @@ def test_the_handshake_without_an_owner_is_the_one_that_the_sdk_gives(host: McpH
 )
 def test_a_handshake_that_the_sdk_may_refuse_is_left_to_it(wrong: JsonObject) -> None:
     plain: JsonObject = {"protocolVersion": "x", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    assert mcp_greeting.greeting(plain) is not None
-    assert mcp_greeting.greeting({**plain, **wrong}) is None
-    assert mcp_greeting.greeting([]) is None
+    assert mcp_greeting.greeting(plain, None) is not None
+    assert mcp_greeting.greeting({**plain, **wrong}, None) is None
+    assert mcp_greeting.greeting([], None) is None
 
 
 def test_tools_are_listed_in_one_page_with_all_four_annotations_and_the_same_bytes_each_time(served: Served) -> None:

@@ -112,6 +112,20 @@ def test_a_page_that_is_not_active_any_more_says_so_before_its_text(
     assert text.endswith("# Garden Pilot\n\nWater the beds.")
 
 
+def test_an_index_that_is_not_there_says_what_a_session_that_began_before_it_has_to_know(
+    opened: Open, knowledge: KnowledgeBridge
+) -> None:
+    session = opened()
+    page(knowledge, "Garden Pilot", "Water the beds.")
+    assert "was empty when the session began" in read(session, "knowledge://index")
+
+
+def test_a_resource_that_is_not_offered_is_refused_with_those_that_are(opened: Open) -> None:
+    message = str(refusal(opened(), "knowledge://pages")["message"])
+    assert "knowledge://index" in message
+    assert "knowledge://page/" in message
+
+
 def test_a_long_page_says_where_it_goes_on(opened: Open, knowledge: KnowledgeBridge, tmp_path: Path) -> None:
     page_id = page(knowledge, "Long", "start")
     [file] = (path for path in tmp_path.rglob("long*.md"))

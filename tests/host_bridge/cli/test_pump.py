@@ -71,7 +71,7 @@ class Client:
         first = None if cold else self.first.connection
         if first is None:
             self.first.connection.close()
-        pump = Pump(connect, first, dialect or McpDialect(), pump_in, pump_out)
+        pump = Pump(connect, first, dialect or McpDialect("core"), pump_in, pump_out)
         self._thread = threading.Thread(target=lambda: self.status.append(pump.run()))
         self._thread.start()
 
@@ -436,7 +436,7 @@ def cold() -> Iterator[Client]:
 def test_the_handshake_is_answered_before_there_is_an_owner_and_repeated_to_it(cold: Client) -> None:
     owner = cold.next_owner()
     cold.send("initialize", 1, **HANDSHAKE)
-    assert cold.read() == {"jsonrpc": "2.0", "id": 1, "result": greeting(HANDSHAKE)}
+    assert cold.read() == {"jsonrpc": "2.0", "id": 1, "result": greeting(HANDSHAKE, "core")}
     cold.send("notifications/initialized")
     cold.send("tools/list", 2)
     cold.may_start.set()
