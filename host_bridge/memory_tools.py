@@ -82,9 +82,12 @@ class MemoryTool:
 
 
 def make_remember_tool(km: Memory) -> MemoryTool:
-    """``remember(content, category, persistent)``: what the memory's own answers, the id or ``""``."""
+    """``remember(content, category, persistent)``: what the memory's own answers, the id or ``""``. A blank text, which
+    models send now and then, is kept by no memory: ``""``."""
 
     def remember(content: str, category: str | None = GENERAL, persistent: str | bool | None = False) -> str:
+        if not content.strip():
+            return ""
         return km.remember(content, category=category or GENERAL, persistent=_is_true(persistent))
 
     return MemoryTool(

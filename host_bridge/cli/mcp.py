@@ -42,7 +42,7 @@ def run(arguments: Sequence[str]) -> int:
     except OwnerError as error:
         if error.code != "stopping":
             return output.failure(error, compact=False)
-    return Pump(connect, first, McpDialect()).run()
+    return Pump(connect, first, McpDialect(profile)).run()
 
 
 def _simple(options: Options) -> int:
@@ -57,5 +57,6 @@ def _simple(options: Options) -> int:
     try:
         serve(directory_of(options, "--memory-dir"))
     except KnowledgeError as error:
-        return output.failure(OwnerError(error.code, error.message, error.retry, dict(error.fields)), compact=False)
+        failure = OwnerError(error.code, error.message, error.retry, dict(error.fields))
+        return output.failure(failure, compact=False, of_store=False)
     return exits.OK

@@ -38,7 +38,7 @@ def run(arguments: Sequence[str]) -> int:
         return command(rest)
     except KnowledgeError as error:
         failure = OwnerError(error.code, error.message, error.retry, dict(error.fields))
-        return output.failure(failure, compact="--json" in rest)
+        return output.failure(failure, compact="--json" in rest, of_store=False)
 
 
 def directory_of(options: Options, name: str = "--dir") -> str:

@@ -61,10 +61,11 @@ def as_json(value: JsonValue, *, compact: bool) -> str:
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
-def failure(error: OwnerError, *, compact: bool) -> int:
+def failure(error: OwnerError, *, compact: bool, of_store: bool = True) -> int:
     """Say on stderr what failed, stdout staying empty, and return the exit status for it.
 
     People get the sentence, its code and the field; every fact is for programs.
+    ``of_store``: it concerns a state directory, which the doctor can look at.
     """
     if compact:
         complain(as_json({"error": error.to_json()}, compact=True))
@@ -72,6 +73,7 @@ def failure(error: OwnerError, *, compact: bool) -> int:
         field = error.fields.get("field")
         where = f"\n  field: {field}" if isinstance(field, str) and field else ""
         again = "" if error.retry == "never" else f"\n  retry: {error.retry}"
-        then = "\n  next: `knowledge doctor` names what is wrong and what mends it" if error.code in _BROKEN else ""
+        ill = of_store and error.code in _BROKEN
+        then = "\n  next: `knowledge doctor` names what is wrong and what mends it" if ill else ""
         complain(f"knowledge: {error.message}\n  code: {error.code}{where}{again}{then}")
     return exits.status_of(error)

@@ -55,7 +55,9 @@ def is_same_directory(path: Path, other: Path) -> bool:
 
 
 def _unavailable(error: OSError) -> StoreUnavailable:
-    return StoreUnavailable(f"The memory directory cannot be opened: {error.strerror}.")
+    return StoreUnavailable(
+        f"The memory directory cannot be opened: {error.strerror}. Name a directory that can be read and written."
+    )
 
 
 class DirectoryLock:

@@ -30,6 +30,13 @@ def test_remember_answers_the_id_and_keeps_what_is_flagged_for_good(memory: Know
     assert {entry.category for entry in memory.live_entries()} == {"preferences", "general"}
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_a_blank_text_of_a_model_is_not_kept(memory: KnowledgeMemory, blank: str) -> None:
+    assert make_remember_tool(memory).function(content=blank, persistent="true") == ""
+    assert memory.live_entries() == []
+    assert memory.build_context() == ""
+
+
 @pytest.mark.parametrize(
     ("sent", "persistent"),
     [("true", True), ("YES", True), (" 1 ", True), (True, True), (1, True), ("false", False), (False, False),

@@ -45,6 +45,16 @@ def answer(run: Run, *words: str) -> JsonObject:
     return value
 
 
+def test_a_directory_that_cannot_be_one_is_named_without_sending_anybody_to_the_doctor(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    status, out, err = run("remember", "x", "--dir", str(tmp_path / "file"))
+    assert (status, out) == (exits.REFUSED, "")
+    assert "Name a directory that can be read and written." in err
+    assert "doctor" not in err
+
+
 def test_what_is_remembered_is_recalled_listed_and_in_the_context(run: Run) -> None:
     kept = answer(run, "remember", "Prefers dark mode", "--category", "preferences", "--persistent")["id"]
     assert run("remember", "Standup at nine", "--importance", "0.9", "--ttl-days", "3")[0] == 0
