@@ -18,7 +18,7 @@ from messages.envelope import Cancellation, Deadline
 from messages.errors import Busy, DeadlineExceeded, InternalError, KnowledgeError
 from messages.json_types import JsonObject
 from messages.provider.decision import DecisionProvider
-from messages.provider.gate import GateMode, GateResult, Outcome, Stage
+from messages.provider.gate import LOG_PREFIX, GateMode, GateResult, Outcome, Stage
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,8 @@ class OpenTurn:
             f"decisions={','.join(f'{one.id}:{_score(one.score)}:{one.tier}' for one in result.decisions) or '-'}",
         ]
         logger.info(
-            "knowledge recall gate: %s",
+            "%s %s",
+            LOG_PREFIX,
             " ".join(told),
             extra={"correlation_id": self.correlation_id, "turn": self._turn_id},
         )

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from messages.envelope import Deadline
 from messages.provider.decision import (
+    BooleanQuestion,
     Decision,
     DecisionRequest,
     DecisionUnavailable,
@@ -23,6 +24,8 @@ from messages.provider.decision import (
 )
 
 _log = logging.getLogger("decisions")
+TRUE_FROM: Final = 0.5
+"""From this probability on a boolean answer is yes."""
 _HASH_CHARACTERS: Final = 12
 
 
@@ -121,6 +124,24 @@ class NotConfigured:
 
     def answer(self, request: DecisionRequest, deadline: Deadline, before_dispatch: Callable[[], None]) -> Decision:
         raise DecisionUnavailable("not-configured", self._problem)
+
+
+def texts_of(request: DecisionRequest, who: str) -> tuple[str, list[str]]:
+    """The state and each question's instructions, for a model that compares texts; ``who`` it is, for a refusal.
+
+    Raises:
+        DecisionUnavailable: ``unsupported-input``; something of it is no text, or no boolean question.
+    """
+    if not isinstance(request.state, str):
+        raise DecisionUnavailable("unsupported-input", f"{who} needs a text as the state")
+    documents: list[str] = []
+    for question in request.questions.values():
+        if not isinstance(question, BooleanQuestion):
+            raise DecisionUnavailable("unsupported-input", f"{who} answers boolean questions only")
+        if not isinstance(question.instructions, str):
+            raise DecisionUnavailable("unsupported-input", f"{who} needs a text as a question's instructions")
+        documents.append(question.instructions)
+    return request.state, documents
 
 
 def hashed(identifier: str) -> str:

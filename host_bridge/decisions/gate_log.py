@@ -1,6 +1,6 @@
 """The recall gate's log lines, read back: what the gate did, and what other thresholds would have done.
 
-A line is found wherever :data:`PREFIX` stands in it: in a text log, or as the ``event`` of a JSON line,
+A line is found wherever :data:`LOG_PREFIX` stands in it: in a text log, or as the ``event`` of a JSON line,
 whose ``turn`` is then the turn's id. Behind it come ``name=value`` words, or one JSON object with the same names.
 
 Source: memory-provider.md (Recall gate, Details).
@@ -18,8 +18,8 @@ from urllib.parse import unquote
 
 from messages.json_types import JsonObject, JsonValue
 from messages.provider.decision import is_probability
+from messages.provider.gate import LOG_PREFIX
 
-PREFIX: Final = "knowledge recall gate:"
 THRESHOLDS: Final = tuple(round(step * 0.05, 2) for step in range(1, 20))
 _FINE: Final = tuple(round(step * 0.01, 2) for step in range(1, 101))
 _BUCKETS: Final = 10
@@ -80,7 +80,7 @@ def read_log(lines: Iterable[str]) -> GateLog:
     turns: list[LoggedTurn] = []
     unreadable: list[Unreadable] = []
     for number, line in enumerate(lines, 1):
-        if PREFIX not in line:
+        if LOG_PREFIX not in line:
             continue
         try:
             turns.append(_turn(line))
@@ -192,7 +192,7 @@ def tune(turns: Sequence[LoggedTurn], labels: Sequence[Label], *, precision: flo
 def _turn(line: str) -> LoggedTurn:
     outer = _object(line)
     text = line if outer is None else str(outer.get("event", outer.get("message", "")))
-    _, found, rest = text.partition(PREFIX)
+    _, found, rest = text.partition(LOG_PREFIX)
     if not found:
         raise ValueError("the line is no event of the gate")
     inner = _object(rest)

@@ -22,14 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
+from host_bridge.decisions.answering import TRUE_FROM, texts_of
 from messages.envelope import Deadline
-from messages.provider.decision import (
-    BooleanAnswer,
-    BooleanQuestion,
-    Decision,
-    DecisionRequest,
-    DecisionUnavailable,
-)
+from messages.provider.decision import BooleanAnswer, Decision, DecisionRequest, DecisionUnavailable
 
 if TYPE_CHECKING:
     import numpy
@@ -38,7 +33,6 @@ if TYPE_CHECKING:
 
     Vector: TypeAlias = NDArray[numpy.float32]
 
-TRUE_FROM: Final = 0.5
 MAX_IN_FLIGHT: Final = 4
 _PACKAGE: Final = "wordllama"
 _NEEDED: Final = (_PACKAGE, "numpy", "safetensors", "tokenizers")
@@ -102,20 +96,10 @@ class LocalModel:
         return "decisionModel 'local' needs word vectors; install them: pip install 'knowledge-runtime[local]'"
 
     def answer(self, request: DecisionRequest, deadline: Deadline, before_dispatch: Callable[[], None]) -> Decision:
-        if not isinstance(request.state, str):
-            raise DecisionUnavailable("unsupported-input", "the local model needs a text as the state")
-        documents: list[str] = []
-        for question in request.questions.values():
-            if not isinstance(question, BooleanQuestion):
-                raise DecisionUnavailable("unsupported-input", "the local model answers boolean questions only")
-            if not isinstance(question.instructions, str):
-                raise DecisionUnavailable(
-                    "unsupported-input", "the local model needs a text as a question's instructions"
-                )
-            documents.append(question.instructions)
+        message, documents = texts_of(request, "the local model")
         vectors = self._loaded()
         before_dispatch()
-        judged = map(FITTED.probability, look_at(vectors, request.state, documents, deadline))
+        judged = map(FITTED.probability, look_at(vectors, message, documents, deadline))
         return Decision(
             {
                 key: BooleanAnswer(probability >= TRUE_FROM, probability)

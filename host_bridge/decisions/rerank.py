@@ -15,12 +15,12 @@ from typing import Final, Literal, TypeAlias
 import orjson
 
 from host_bridge.config import RerankProvider
+from host_bridge.decisions.answering import TRUE_FROM, texts_of
 from host_bridge.decisions.exchange import Exchange, Loop, Reply
 from host_bridge.decisions.keys import KeyUnavailable, read_key
 from messages.envelope import Deadline
 from messages.provider.decision import (
     BooleanAnswer,
-    BooleanQuestion,
     Decision,
     DecisionRequest,
     DecisionUnavailable,
@@ -28,7 +28,6 @@ from messages.provider.decision import (
 )
 
 Form: TypeAlias = Literal["documents", "texts"]
-TRUE_FROM: Final = 0.5
 _REFUSES_THE_FORM: Final = frozenset({400, 422})
 """What a server answers that read the body and misses a field in it; 404 and 415 are of the address and the type."""
 
@@ -101,16 +100,8 @@ class RerankModel:
         return self._endpoint.problem()
 
     def answer(self, request: DecisionRequest, deadline: Deadline, before_dispatch: Callable[[], None]) -> Decision:
-        if not isinstance(request.state, str):
-            raise DecisionUnavailable("unsupported-input", "a reranker needs a text as the state")
-        documents: list[str] = []
-        for question in request.questions.values():
-            if not isinstance(question, BooleanQuestion):
-                raise DecisionUnavailable("unsupported-input", "a reranker answers boolean questions only")
-            if not isinstance(question.instructions, str):
-                raise DecisionUnavailable("unsupported-input", "a reranker needs a text as a question's instructions")
-            documents.append(question.instructions)
-        scores = self._endpoint.scores(self._model, request.state, documents, deadline, before_dispatch)
+        query, documents = texts_of(request, "a reranker")
+        scores = self._endpoint.scores(self._model, query, documents, deadline, before_dispatch)
         return Decision(
             {
                 key: BooleanAnswer(score >= TRUE_FROM, score)

@@ -25,6 +25,8 @@ USER_TRIGGER: Final = "user"
 BLOCK_MAX_CHARS: Final = 6_000
 """UTF-16 units of what is put into a turn, header included."""
 TURN_ID_MAX_CHARS: Final = 128
+LOG_PREFIX: Final = "knowledge recall gate:"
+"""How the log line of a turn begins."""
 INDEX_CHARS_MAX: Final = 2**31
 """No label index is longer; a configuration that allows more allows all of it."""
 
