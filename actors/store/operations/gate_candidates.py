@@ -9,11 +9,11 @@ Source: memory-provider.md (Recall gate, steps 1 and 3), decisions.md section 5.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, assert_never
+from typing import assert_never
 
 from actors.store.needs import NeedIndex
 from actors.store.operations.context import OperationContext, Outcome
-from actors.store.operations.labels import label_is_safe, label_of
+from actors.store.operations.labels import hidden_types, label_is_safe, label_of
 from actors.store.operations.unindexed import Unindexed
 from messages.errors import IndexUnavailable
 from messages.json_types import JsonObject
@@ -23,9 +23,6 @@ from messages.vocabulary import TITLE_MAX_CHARS
 from storage.search import PASSAGE_GAP, POOL, beginning, clip_message, message_words, passages
 from storage.state.catalogue_reader import Entry
 from storage.state.page_labels import PageLabels
-
-NEVER_OFFERED: Final = ("source", "artifact")
-"""Page types, with those below them, that the gate does not consider."""
 
 
 def gate_candidates(context: OperationContext, request: GateCandidatesRequest) -> Outcome:
@@ -115,9 +112,7 @@ class _Considered:
     """Which records the gate considers."""
 
     def __init__(self, context: OperationContext) -> None:
-        ontology = context.session.ontology
-        within = (kind for name in NEVER_OFFERED for kind in ontology.types_within(name))
-        self.without = frozenset(spelling for kind in within for spelling in ontology.spellings(kind))
+        self.without = hidden_types(context.session.ontology)
         self._now_ms = context.now_ms
 
     def may_show(self, entry: Entry) -> bool:

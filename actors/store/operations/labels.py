@@ -1,7 +1,8 @@
 """Labels: titles and aliases as they may stand in an agent's prompt, where a record's text must not look like orders.
 
 A title that reads like an instruction or contains markup is never shown; its record's id stands for it. The same rule
-holds for the standing index and the recall gate. It is a filter on labels, no proof: what a label says stays evidence.
+holds for the standing index and the recall gate, and neither has pages of a source or an artifact. It is a filter on
+labels, no proof: what a label says stays evidence.
 
 Pure functions; any thread. Source: memory-provider.md (Knowledge index), decisions.md section 5 ("Reads like an
 instruction or contains markup", Standing index).
@@ -14,9 +15,11 @@ import unicodedata
 from typing import Final
 
 from messages.text import clip_utf16, is_one_line, one_line, utf16_length
+from storage.ontology import Ontology
 
 LABEL_UNITS: Final = 80
 """A label's most UTF-16 code units."""
+_HIDDEN_TYPES: Final = ("source", "artifact")
 
 # Nobody sees them, and a model reads them: zero-width and bidi marks, tags, fillers, variation selectors.
 _UNSEEN: Final = re.compile(
@@ -38,6 +41,12 @@ _INSTRUCTION: Final = re.compile(
     r"(?:ignore|disregard|forget|override|you\s+are|you\s+must|act\s+as|do\s+not|always|never)(?![^\W_])"
     r"|(?:system|assistant|user|developer)\s*:"
 )
+
+
+def hidden_types(ontology: Ontology) -> frozenset[str]:
+    """The page types that no label is shown of, with those below them, in every spelling."""
+    within = (kind for name in _HIDDEN_TYPES for kind in ontology.types_within(name))
+    return frozenset(spelling for kind in within for spelling in ontology.spellings(kind))
 
 
 def label_is_safe(title: str) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from actors.store.operations.labels import label_is_safe, label_of
+from actors.store.operations.labels import hidden_types, label_is_safe, label_of
 from actors.store.operations.lookup import resolve_name
 from messages.text import utf16_length
 from messages.vocabulary import ClaimKind, Partition
@@ -31,7 +31,6 @@ AHEAD_MS: Final = 86_400_000
 """A record that a clock has dated up to a day ahead counts as recorded; one further ahead is not new."""
 BUSIEST_PAGES: Final = 3
 CLAIMS_OF_A_PAGE: Final = 3
-HIDDEN_TYPES: Final = ("source", "artifact")
 
 HEADING: Final = "## Knowledge Index"
 NOTE: Final = (
@@ -97,7 +96,7 @@ class _Drawing:
     def __init__(self, moment: Moment) -> None:
         self._moment = moment
         self._standing = StandingReader(moment.reader, moment.at_ms, moment.most)
-        self._hidden = frozenset(name for top in HIDDEN_TYPES for name in moment.ontology.types_within(top))
+        self._hidden = hidden_types(moment.ontology)
         self._until = moment.at_ms + AHEAD_MS
         recent = self._standing.recent(moment.at_ms - RECENT_MS, self._until)
         self._new = Counter(page for one in recent if one.kind == "claim" for page in one.pages)
