@@ -25,6 +25,10 @@ _COMMANDS = ("replay", "tune")
 _PRECISION = 0.8
 _FEW = 30
 _SHOWN = 10
+_WHERE = (
+    "A host that runs `knowledge serve --stdio` has the lines on that command's standard error when no owner ran "
+    "before: keep them in a file and name it."
+)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -78,8 +82,13 @@ def _log(options: Options, place: int) -> tuple[str, GateLog]:
     """The named log, or the owner's; what of it cannot be read is said on stderr."""
     given = options.words[place] if len(options.words) > place else None
     path = os.path.join(state_dir(options), "knowledge", "owner.log") if given is None else given
-    with open(path, encoding="utf-8", errors="replace") as file:
-        log = read_log(file)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            log = read_log(file)
+    except FileNotFoundError as error:
+        if given is not None:
+            raise
+        raise FileNotFoundError(error.errno, f"there is no log yet. {_WHERE}", path) from error
     _complain(path, log.unreadable)
     return path, log
 
@@ -94,7 +103,7 @@ def _complain(path: str, wrong: Sequence[Unreadable]) -> None:
 def _no_turns(path: str) -> int:
     output.complain(
         f"knowledge gate: {path} has no line of the recall gate that can be used. The gate logs one line a user turn, "
-        "from recallGate.mode: shadow on, for an agent with a decisionModel."
+        f"from recallGate.mode: shadow on, for an agent with a decisionModel. {_WHERE}"
     )
     return exits.REFUSED
 

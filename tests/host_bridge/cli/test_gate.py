@@ -47,6 +47,16 @@ def test_replay_reads_the_owners_log_unless_one_is_named(
     assert json.loads(capsys.readouterr().out)["turns"] == 2
 
 
+def test_without_a_log_replay_says_where_a_host_on_stdio_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gate", "replay", "--state-dir", str(tmp_path)]) == exits.REFUSED
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "owner.log: there is no log yet" in shown.err
+    assert "standard error" in shown.err
+
+
 def test_lines_that_are_cut_are_named_and_the_rest_is_counted(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log.write_text(log.read_text("utf-8") + "\nknowledge recall gate: mode=sha", encoding="utf-8")
     assert main(["gate", "replay", str(log)]) == exits.OK
@@ -78,7 +88,7 @@ def test_wrong_labels_are_all_named_by_line_and_nothing_is_counted(
     assert f"{labels}:3: three columns" in shown.err
 
 
-@pytest.mark.parametrize("words", [["replay"], ["tune", "labels.tsv"]])
+@pytest.mark.parametrize("words", [["replay", "gone.log"], ["tune", "labels.tsv"]])
 def test_a_file_that_is_not_there_is_refused(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
