@@ -307,8 +307,16 @@ class Configuration(_Section):
 
     def decision_model(self, agent: str) -> str | None:
         """The agent's effective decision model; ``None`` where decisions are off."""
+        return self._decision_model(agent) or None
+
+    def recall_gate_lacks_model(self, agent: str) -> bool:
+        """Whether the recall gate is on and nothing says which model the agent has; an empty one says none."""
+        gate = self.recall_gate
+        return gate is not None and gate.mode != "off" and self._decision_model(agent) is None
+
+    def _decision_model(self, agent: str) -> str | None:
         own = next((entry.decision_model for entry in self.agents.list_ if entry.id == agent), None)
-        return (self.agents.defaults.decision_model if own is None else own) or None
+        return self.agents.defaults.decision_model if own is None else own
 
     def named_stores_of(self, agent: str) -> tuple[str, ...]:
         """The named stores that list the agent. More than one makes it unavailable; never the first match."""

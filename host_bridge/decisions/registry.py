@@ -50,6 +50,8 @@ class DecisionProviders:
         for agent in configuration.agent_ids:
             selector = configuration.decision_model(agent)
             problem = None if selector is None else self._find(configuration, selector)[0].problem()
+            if configuration.recall_gate_lacks_model(agent):
+                problem = "the recall gate is on and no decisionModel is named; an empty one leaves the agent out"
             if problem is not None:
                 found[agent] = problem
         return found

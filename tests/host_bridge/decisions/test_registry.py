@@ -109,6 +109,17 @@ def test_an_empty_default_is_off(registry: Registry, endpoint: Endpoint) -> None
     assert registry.providers.for_agent("main") is None
 
 
+@pytest.mark.parametrize(("mode", "told"), [("shadow", ["main"]), ("live", ["main"]), ("off", [])])
+def test_a_recall_gate_that_is_on_for_an_agent_without_a_named_model_is_a_problem(
+    registry: Registry, mode: str, told: list[str]
+) -> None:
+    registry.edit(
+        "agents: {list: [{id: main}, {id: left-out, decisionModel: ''}, {id: local, decisionModel: local}]}\n"
+        f"recallGate: {{mode: {mode}}}\n"
+    )
+    assert list(registry.providers.problems()) == told
+
+
 @pytest.mark.parametrize(
     "selector", ["rerank/three", "rerank", "rerank/", "rerank/org", "cloud/one", "rerank/org/one/"]
 )
