@@ -51,6 +51,7 @@ from storage.agent_memory import (
     restore,
     utc_now,
 )
+from storage.agent_memory.contract import ALL
 from storage.agent_memory.entry import GENERAL
 from storage.agent_memory.notes import one_line
 
@@ -201,7 +202,7 @@ class KnowledgeMemory:
         if wanted < 1:
             return ""
         by_day: dict[str, list[str]] = {}
-        for line in self._ask(ReadRecent(first_kept_day(self._now(), wanted - 1), 1_000_000)):
+        for line in self._ask(ReadRecent(first_kept_day(self._now(), wanted - 1), ALL)):
             shown = f"[{line.at:%Y-%m-%d %H:%M:%S}] [{line.category}] {line.content}"
             by_day.setdefault(f"{line.at:%Y-%m-%d}", []).append(shown)
         return "\n".join("\n".join([f"=== {day} ===", *by_day[day]]) for day in sorted(by_day, reverse=True))
@@ -245,7 +246,7 @@ class KnowledgeMemory:
 
     # --- beyond both -----------------------------------------------------------------------------------
 
-    def live_entries(self, limit: int = 1_000_000_000) -> list[KnowledgeEntry]:
+    def live_entries(self, limit: int = ALL) -> list[KnowledgeEntry]:
         """The entries that are not expired, the most important first."""
         return self._ask(LiveEntries(limit))
 
@@ -301,7 +302,7 @@ class KnowledgeMemory:
         store = self._directory.store
 
         def recent() -> list[str]:
-            found = store.query(min_importance=float("-inf"), limit=1_000_000_000)
+            found = store.query(min_importance=float("-inf"), limit=ALL)
             return [one.content for one in sorted(found, key=lambda one: one.created_at, reverse=True)[:window]]
 
         return dedupe_against(recent, threshold)

@@ -13,14 +13,13 @@ from typing import Final
 
 from actors.store.messages import DeriveStanding, Prepare, StandingDerived, StandingOverdue
 from actors.store.needs import NeedStanding
+from actors.store.operations.standing_index import keep_index
 from actors.supervision import ActorContext
 from messages.envelope import Deadline
-from messages.errors import KnowledgeError
 from messages.json_types import JsonObject
 from messages.vocabulary import Partition
 from storage.ontology import Ontology
 from storage.session import StoreSession
-from storage.standing import keep
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +66,7 @@ class StandingErrands:
             answer = message.reply.result(0)
             body = answer["index"]
             assert body is None or isinstance(body, str)
-            try:
-                keep(session.publisher, work.partition, work.started_at_ms, body)
-            except KnowledgeError as refusal:
-                if refusal.retry == "unknown":
-                    raise
-                logger.info("a standing index is not kept", extra={"code": refusal.code})
+            keep_index(session.publisher, work.partition, work.started_at_ms, body)
         for parked in waiting:
             _answer(parked, answer)
 

@@ -9,19 +9,15 @@ Source: memory-provider.md (Knowledge index), decisions.md section 5 (Standing i
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from actors.store.needs import NeedStanding
 from actors.store.operations.context import OperationContext, Outcome
-from actors.store.operations.standing_index import Moment, derive, standing_index
-from messages.errors import KnowledgeError
+from actors.store.operations.standing_index import Moment, derive, keep_index, standing_index
 from messages.provider import PromptBuildRequest
 from messages.vocabulary import PRIVATE
-from storage.standing import keep, kept, later_changes
+from storage.standing import kept, later_changes
 from storage.state.standing import TooMany
-
-logger = logging.getLogger(__name__)
 
 ROWS_MOST: Final = 10_000
 """Rows that one query of an index may need in the lane."""
@@ -53,10 +49,5 @@ def prompt_build(context: OperationContext, request: PromptBuildRequest) -> Outc
         body = derive(session.store.layout.state_database, context.partition, session.ontology, at_ms, context.check)
     else:
         return NeedStanding(started_at_ms, at_ms)
-    try:
-        keep(session.store.publisher, context.partition, started_at_ms, body)
-    except KnowledgeError as refusal:
-        if refusal.retry == "unknown":
-            raise
-        logger.info("a standing index is not kept", extra={"code": refusal.code})
+    keep_index(session.store.publisher, context.partition, started_at_ms, body)
     return {"index": body}

@@ -10,6 +10,7 @@ decisions.md section 5 (Standing index).
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,17 @@ from typing import Final
 
 from actors.store.operations.labels import hidden_types, label_is_safe, label_of
 from actors.store.operations.lookup import resolve_name
+from messages.errors import KnowledgeError
 from messages.text import utf16_length
 from messages.vocabulary import ClaimKind, Partition
 from storage.ontology import Ontology
+from storage.publication import Publisher
 from storage.records import Record, normalise_name
-from storage.standing import INDEX_UNITS, as_of
+from storage.standing import INDEX_UNITS, as_of, keep
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.standing import Claim, Page, Recent, StandingReader
+
+logger = logging.getLogger(__name__)
 
 RECENT_MS: Final = 14 * 86_400_000
 AHEAD_MS: Final = 86_400_000
@@ -82,6 +87,19 @@ def derive(
     """The index of a moment that may be past, from history alone. Raises as :func:`storage.standing.as_of` does."""
     with as_of(state_database, partition, ontology, at_ms, check) as (reader, load):
         return standing_index(Moment(reader, load, ontology, at_ms))
+
+
+def keep_index(publisher: Publisher, partition: Partition, started_at_ms: int, body: str | None) -> None:
+    """Keep what a session is given, for its later turns. Where that is refused, it is derived again.
+
+    Raises a :class:`KnowledgeError` only where it is not known whether it was kept.
+    """
+    try:
+        keep(publisher, partition, started_at_ms, body)
+    except KnowledgeError as refusal:
+        if refusal.retry == "unknown":
+            raise
+        logger.info("a standing index is not kept", extra={"code": refusal.code})
 
 
 @dataclass(slots=True)
@@ -264,4 +282,4 @@ def _size(*lines: str) -> int:
     return sum(utf16_length(line) + 1 for line in lines)
 
 
-__all__ = ["HEADING", "INDEX_UNITS", "NOTE", "Moment", "derive", "standing_index"]
+__all__ = ["HEADING", "INDEX_UNITS", "NOTE", "Moment", "derive", "keep_index", "standing_index"]
