@@ -18,7 +18,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Self
@@ -235,16 +235,16 @@ class McpSession:
 
     def _reading(self, uri: str) -> _Held:
         """What answers for a resource. Raises ``MCPError`` for a URI that is none of ours."""
-        deadline = Deadline.after(DEADLINE_DEFAULT_MS / 1000)
         if uri == mcp_extras.INDEX_URI:
             call = parse_provider_call(
                 "prompt.build", {"sessionStartedAt": self._started_at}, caller=self._audience
             )
-            pending = self._host.service.provide(replace(call, deadline=deadline))
+            pending = self._host.service.provide(call)
             return _Held(pending, lambda built: mcp_extras.contents(uri, mcp_extras.index_text(built)), _failed_read)
         record_id = mcp_extras.page_id(uri)
         if record_id is None:
             raise MCPError(code=INVALID_PARAMS, message=mcp_extras.NO_RESOURCE)
+        deadline = Deadline.after(DEADLINE_DEFAULT_MS / 1000)
         arguments: JsonObject = {"id": record_id, "maxChars": mcp_extras.PAGE_CHARS}
         pending = self._host.service.submit(Call("knowledge_record", arguments, self._audience, deadline))
 
