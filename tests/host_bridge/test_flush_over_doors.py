@@ -185,22 +185,25 @@ def test_an_identical_retry_returns_the_original_receipt_byte_for_byte_after_a_r
         assert total(bridge) == 1
 
 
-@pytest.mark.parametrize("tool", PERSISTENCE)
-def test_the_host_protocol_gives_the_first_receipt_again_to_a_process_that_was_started_anew(
-    tmp_path: Path, tool: str
-) -> None:
+def test_the_host_protocol_gives_the_first_receipt_again_to_a_process_that_was_started_anew(tmp_path: Path) -> None:
     initialize: tuple[str, JsonObject] = (
         "initialize", {"protocol": "knowledge-host/1", "host": {"name": "test", "version": "1"}},
     )  # fmt: skip
-    call: JsonObject = {"tool": tool, "arguments": SAVES[tool], "audience": OWNER, "flushId": "flush 1"}
-    receipts = []
-    for _ in range(2):
-        answers = spoken(tmp_path, [initialize, ("tools.call", call), ("shutdown", {})])
-        receipts.append(receipt(answers[1]["result"]))
-    assert receipts[0] == receipts[1]
-    group = {**call, "audience": GROUP_OBJECT}
-    answers = spoken(tmp_path, [initialize, ("tools.call", group), ("shutdown", {})])
-    assert receipt(answers[1]["result"]) != receipts[0]  # another partition, another save
+
+    def receipts(*audiences: JsonObject) -> list[str]:
+        calls: list[tuple[str, JsonObject]] = [
+            ("tools.call", {"tool": tool, "arguments": SAVES[tool], "audience": audience, "flushId": "flush 1"})
+            for audience in audiences
+            for tool in PERSISTENCE
+        ]
+        answers = spoken(tmp_path, [initialize, *calls, ("shutdown", {})])
+        return [receipt(answers[number]["result"]) for number in range(1, len(calls) + 1)]
+
+    first = receipts(OWNER)
+    assert len(first) == len(PERSISTENCE)
+    again = receipts(OWNER, GROUP_OBJECT)
+    assert again[: len(first)] == first
+    assert not set(again[len(first) :]) & set(first)  # another partition, other saves
 
 
 def test_the_id_follows_from_the_flush_and_the_page_title_or_claim_texts(bridge: KnowledgeBridge) -> None:

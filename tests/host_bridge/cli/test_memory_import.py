@@ -104,7 +104,7 @@ def test_without_an_owner_that_can_start_nothing_is_noted_as_sent(home: Home, me
 
 
 def test_no_batch_is_larger_than_a_call_takes_and_each_is_of_one_source(tmp_path: Path) -> None:
-    notes = [Note("a", "é" * 3_000, "")] * 1 + [Note("a", f"{n} " + "é" * 3_000, "") for n in range(9)]
+    notes = [Note("a", "é" * 3_000, "")] + [Note("a", f"{n} " + "é" * 3_000, "") for n in range(9)]
     notes += [Note("a", f"{n}", f"2026-03-1{n % 3}T00:00:00Z") for n in range(45)]
     plan = planned(notes, Ledger(str(tmp_path / "none"), None))
     assert sum(map(len, plan.batches)) == len(notes)
