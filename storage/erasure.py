@@ -30,6 +30,7 @@ from storage.layout import StoreLayout
 from storage.publication.store import StoreState
 from storage.state.connection import Database
 from storage.trees import remove_tree
+from storage.whole_files import put_whole
 
 NOTE_NAME: Final = "erasing.json"
 NOTE_MAX_BYTES: Final = 4_096
@@ -85,15 +86,8 @@ def begin(layout: StoreLayout, partition: Partition) -> None:
         raise ValueError("the private partition is not erased")
     folder = files.open_root(layout.root, at="erase.look")
     try:
-        files.unlink(folder, _STAGED, at="erase.note.remove")
         data = json.dumps({"format": 1, "partition": partition.key}).encode() + b"\n"
-        fd = files.create_file(folder, _STAGED, data, mode=0o600, at="erase.note.stage")
-        try:
-            files.fsync(fd, at="erase.note.sync")
-        finally:
-            files.close(fd)
-        files.rename_over(folder, _STAGED, NOTE_NAME, at="erase.note.place")
-        files.fsync(folder, at="erase.note.sync")
+        put_whole(folder, NOTE_NAME, data, staged=_STAGED, at="erase.note")
     finally:
         files.close(folder)
 

@@ -16,8 +16,12 @@ from collections.abc import Iterator
 
 import storage
 
-# What the functions of storage.files, storage.vault.replace and storage.state.connection add to a point's name.
-DERIVED_PARTS = ("open", "write", "read", "stat", "aside", "unlink", "lease", "release", "begin", "commit")
+# What the functions of storage.files, storage.whole_files, storage.vault.replace and storage.state.connection add to a
+# point's name.
+DERIVED_PARTS = (
+    "open", "write", "read", "stat", "aside", "unlink", "lease", "release", "begin", "commit", "remove", "stage",
+    "sync", "place",
+)  # fmt: skip
 
 
 def all_fault_points() -> dict[str, str]:

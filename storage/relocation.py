@@ -36,6 +36,7 @@ from storage.faults import effect
 from storage.files import CHUNK_BYTES, Stamp
 from storage.layout import Layout, StoreLayout
 from storage.manifest import claimed_vault_id
+from storage.whole_files import put_whole
 
 NOTE_NAME: Final = "relocation.json"
 NOTE_MAX_BYTES: Final = 64 * 1024
@@ -344,15 +345,8 @@ def _write_note(layout: Layout, move: Move) -> None:
     found = {"found": True} if move.found else {}
     folder = files.open_root(layout.root, at="relocate.look")
     try:
-        files.unlink(folder, _STAGED_NOTE, at="relocate.note.remove")
         data = json.dumps({"format": 1, **content, **found}).encode() + b"\n"
-        fd = files.create_file(folder, _STAGED_NOTE, data, mode=0o600, at="relocate.note.stage")
-        try:
-            files.fsync(fd, at="relocate.note.sync")
-        finally:
-            files.close(fd)
-        files.rename_over(folder, _STAGED_NOTE, NOTE_NAME, at="relocate.note.place")
-        files.fsync(folder, at="relocate.note.sync")
+        put_whole(folder, NOTE_NAME, data, staged=_STAGED_NOTE, at="relocate.note")
     finally:
         files.close(folder)
 

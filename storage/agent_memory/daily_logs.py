@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from storage import files
 from storage.agent_memory.entry import KnowledgeEntry, in_utc
+from storage.whole_files import put_whole
 
 LOGS_NAME: Final = "logs"
 LOG_MAX_BYTES: Final = 256 * 1024 * 1024
@@ -78,7 +79,6 @@ def append(folder: int, entries: list[KnowledgeEntry]) -> None:
 def insert(folder: int, day: date, lines: list[LogLine]) -> None:
     """Put these lines before those of the day's log, as a whole and durable; one that is there is not repeated."""
     name = f"{day.isoformat()}.jsonl"
-    staged = f"{name}.tmp"
     with _opened(folder, create=True) as logs:
         assert logs is not None
         try:
@@ -89,14 +89,7 @@ def insert(folder: int, day: date, lines: list[LogLine]) -> None:
         new = [line for line in map(_of_line, lines) if line not in there]
         if not new:
             return
-        files.unlink(logs, staged, at="agent_memory.log.unlink")
-        fd = files.create_file(logs, staged, b"".join([*new, data]), mode=0o600, at="agent_memory.log")
-        try:
-            files.fsync(fd, at="agent_memory.log")
-        finally:
-            files.close(fd)
-        files.rename_over(logs, staged, name, at="agent_memory.log")
-        files.fsync(logs, at="agent_memory.log")
+        put_whole(logs, name, b"".join([*new, data]), staged=f"{name}.tmp", at="agent_memory.log")
 
 
 def days(folder: int) -> list[date]:

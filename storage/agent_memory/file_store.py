@@ -25,6 +25,7 @@ from storage import files
 from storage.agent_memory.contract import is_prunable, selected
 from storage.agent_memory.entry import KnowledgeEntry, from_json, storable, to_json, utc_now
 from storage.agent_memory.locking import DirectoryLock, make_directory
+from storage.whole_files import put_whole
 
 logger = logging.getLogger(__name__)
 
@@ -268,14 +269,7 @@ class FileKnowledgeStore:
         kept = [*self._unreadable, *([self._torn] if self._torn.strip() else [])]
         data = b"".join([*(line + b"\n" for line in kept), *(_line(to_json(entry)) for entry in entries.values())])
         try:
-            files.unlink(folder, _STAGED_NAME, at="agent_memory.rewrite")
-            fd = files.create_file(folder, _STAGED_NAME, data, mode=0o600, at="agent_memory.rewrite")
-            try:
-                files.fsync(fd, at="agent_memory.sync")
-            finally:
-                files.close(fd)
-            files.rename_over(folder, _STAGED_NAME, ENTRIES_NAME, at="agent_memory.rewrite")
-            files.fsync(folder, at="agent_memory.sync")
+            put_whole(folder, ENTRIES_NAME, data, staged=_STAGED_NAME, at="agent_memory.rewrite")
         except OSError:
             self._known = None
             self._forget_all()

@@ -18,6 +18,7 @@ from storage import files
 from storage.agent_memory import notes
 from storage.agent_memory.entry import in_utc
 from storage.agent_memory.notes import Fact
+from storage.whole_files import put_whole
 
 FACTS_NAME: Final = notes.FACTS_NAME
 FLOOR_NAME: Final = ".logged-from"
@@ -26,7 +27,7 @@ FILE_MAX_BYTES: Final = 256 * 1024 * 1024
 
 FAULT_POINTS: Final = (
     ("agent_memory.facts", "reading and appending which facts stand in MEMORY.md"),
-    ("agent_memory.ledger.sync", "making either durable"),
+    ("agent_memory.ledger.sync", "making what was appended durable"),
     ("agent_memory.floor", "noting from when on entries belong into daily logs"),
     ("agent_memory.store", "noting which store a memory's files follow"),
 )
@@ -102,12 +103,4 @@ def _read(folder: int, name: str, *, at: str) -> bytes:
 
 
 def _put(folder: int, name: str, data: bytes, *, at: str) -> None:
-    staged = f"{name}.tmp"
-    files.unlink(folder, staged, at=at)
-    fd = files.create_file(folder, staged, data, mode=0o600, at=at)
-    try:
-        files.fsync(fd, at="agent_memory.ledger.sync")
-    finally:
-        files.close(fd)
-    files.rename_over(folder, staged, name, at=at)
-    files.fsync(folder, at="agent_memory.ledger.sync")
+    put_whole(folder, name, data, staged=f"{name}.tmp", at=at)

@@ -30,6 +30,7 @@ from storage.agent_memory.sqlite_store import SQLiteKnowledgeStore
 from storage.faults import effect
 from storage.replaced_text import replace_text
 from storage.state.connection import Database
+from storage.whole_files import put_whole
 
 logger = logging.getLogger(__name__)
 
@@ -262,14 +263,7 @@ def _keep(kept: int, name: str, data: bytes, *, anew: bool = True) -> None:
             return
         number += 1
         target = f"{name}.{number}"
-    staged = f"{target}.tmp"
-    files.unlink(kept, staged, at="agent_memory.originals.unlink")
-    fd = files.create_file(kept, staged, data, mode=0o600, at="agent_memory.originals")
-    try:
-        files.fsync(fd, at="agent_memory.originals")
-    finally:
-        files.close(fd)
-    files.rename_over(kept, staged, target, at="agent_memory.originals")
+    put_whole(kept, target, data, staged=f"{target}.tmp", at="agent_memory.originals")
 
 
 def _read(folder: int, name: str) -> bytes:
