@@ -21,10 +21,13 @@ from storage.state.catalogue_reader import CatalogueReader
 from storage.state.page_graph import PageGraph, is_current_page
 
 _ROLES: Final = "'entity', 'owner', 'from', 'to'"
+ABOUT: Final = (
+    "CASE r.kind WHEN 'claim' THEN f.role IN ('entity', 'owner') WHEN 'relationship' THEN f.role IN ('from', 'to') END"
+)
+"""Whether a statement ``r`` is about what its reference ``f`` names."""
 _NAMED: Final = (
     "SELECT DISTINCT f.target FROM record r CROSS JOIN reference f ON f.row = r.row WHERE r.row = ? "
-    "AND r.lifecycle = 'active' AND r.valid = 1 AND r.fixture = 0 AND "
-    "CASE r.kind WHEN 'claim' THEN f.role IN ('entity', 'owner') WHEN 'relationship' THEN f.role IN ('from', 'to') END"
+    f"AND r.lifecycle = 'active' AND r.valid = 1 AND r.fixture = 0 AND {ABOUT}"
 )
 _TIED: Final = "SELECT page FROM tie WHERE row = ?"
 _MENTIONED: Final = "SELECT 1 FROM reference WHERE partition = ? AND target = ? LIMIT 1"

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from messages.vocabulary import ClaimKind, RecordKind
 from storage.state.catalogue_reader import CURRENT, CatalogueReader
 from storage.state.page_graph import is_current_page
+from storage.state.page_ties import ABOUT
 
 
 class TooMany(Exception):
@@ -52,11 +52,6 @@ class Recent:
     kind: RecordKind
     recorded_at: int
     pages: tuple[int, ...]
-
-
-_ROLES: Final = (
-    "CASE r.kind WHEN 'claim' THEN f.role IN ('entity', 'owner') WHEN 'relationship' THEN f.role IN ('from', 'to') END"
-)
 
 
 class StandingReader:
@@ -119,7 +114,7 @@ class StandingReader:
         rows = self._db.query(
             "SELECT r.row, r.kind, r.recorded_at, f.target, t.row, t.lifecycle, "
             "t.kind = 'page' AND t.lifecycle = 'active' AND t.valid = 1 AND t.fixture = 0 "
-            f"FROM record r LEFT JOIN reference f ON f.row = r.row AND {_ROLES} "
+            f"FROM record r LEFT JOIN reference f ON f.row = r.row AND {ABOUT} "
             "LEFT JOIN record t ON t.partition = r.partition AND t.id = f.target "
             f"WHERE r.partition = ? AND r.recorded_at > ? AND r.recorded_at <= ? AND {CURRENT} {limit}",
             (self._reader.number, after_ms, until_ms, self._at),
