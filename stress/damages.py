@@ -86,10 +86,10 @@ def _database_header(patient: Patient) -> Iterator[None]:
 
 
 @contextmanager
-def _database_page(patient: Patient) -> Iterator[None]:
+def spoiled_pages(patient: Patient, *, every: int) -> Iterator[None]:
+    """The owner on a database of which each so many-th page after the first is random; put back afterwards."""
     with asleep_copy(patient) as database, database.open("r+b") as file:
-        pages = database.stat().st_size // PAGE_BYTES
-        for page in range(1, pages, 3):
+        for page in range(1, database.stat().st_size // PAGE_BYTES, every):
             file.seek(page * PAGE_BYTES)
             file.write(os.urandom(PAGE_BYTES))
     try:
@@ -97,6 +97,12 @@ def _database_page(patient: Patient) -> Iterator[None]:
         yield
     finally:
         put_back(patient)
+
+
+@contextmanager
+def _database_page(patient: Patient) -> Iterator[None]:
+    with spoiled_pages(patient, every=3):
+        yield
 
 
 @contextmanager

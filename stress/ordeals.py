@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from stress.damages import DAMAGES, PAGE_BYTES, NotHere, Patient, Treatment, asleep_copy, put_back, unmount
+from stress.damages import DAMAGES, NotHere, Patient, Treatment, spoiled_pages, unmount
 from stress.ledger import Caller
 from stress.owner import Owner
 
@@ -53,15 +53,8 @@ def _deaf(patient: Patient) -> Iterator[None]:
 @contextmanager
 def _no_page(patient: Patient) -> Iterator[None]:
     """Every page after the first: no part of the database can be used, so nothing may be acknowledged."""
-    with asleep_copy(patient) as database, database.open("r+b") as file:
-        for page in range(1, database.stat().st_size // PAGE_BYTES):
-            file.seek(page * PAGE_BYTES)
-            file.write(os.urandom(PAGE_BYTES))
-    try:
-        patient.owner.start()
+    with spoiled_pages(patient, every=1):
         yield
-    finally:
-        put_back(patient)
 
 
 @contextmanager
