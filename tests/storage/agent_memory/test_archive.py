@@ -19,8 +19,7 @@ from storage import faults
 from storage.agent_memory import archive as archive_module
 from storage.agent_memory import pack, unpack
 from storage.agent_memory.locking import DirectoryLock
-from tests.storage.agent_memory.test_directory import _Killed as Killed
-from tests.storage.agent_memory.test_directory import killed_at, points_of
+from tests.storage.agent_memory.deaths import Killed, killed_at, points_of
 
 
 @pytest.fixture

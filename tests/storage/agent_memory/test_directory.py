@@ -15,6 +15,7 @@ from storage.agent_memory import FileKnowledgeStore, KnowledgeEntry, MemoryDirec
 from storage.agent_memory.notes import Fact
 from tests.storage.agent_memory.conftest import NOON, Hands
 from tests.storage.agent_memory.conftest import Opened as OpenedStore
+from tests.storage.agent_memory.deaths import Killed, killed_at, points_of
 
 
 @pytest.fixture
@@ -205,29 +206,6 @@ def test_the_latest_lines_come_in_the_order_of_their_times(directory: Opened, ha
     assert [line.content for line in memory.recent(NOON.date() - timedelta(days=1), 9)] == ["note 3", "note 4"]
 
 
-class _Killed(BaseException):
-    """The process ends here."""
-
-
-def killed_at(hit: int) -> Callable[[str], None]:
-    passed = 0
-
-    def handler(name: str) -> None:
-        nonlocal passed
-        passed += 1
-        if passed == hit:
-            raise _Killed
-
-    return handler
-
-
-def points_of(run: Callable[[], object]) -> int:
-    names: list[str] = []
-    with faults.installed(names.append):
-        run()
-    return len(names)
-
-
 def test_a_process_killed_anywhere_loses_nothing_that_was_acknowledged(tmp_path: Path, hands: Hands) -> None:
     def run(path: Path) -> list[str]:
         """What was acknowledged before the end."""
@@ -237,7 +215,7 @@ def test_a_process_killed_anywhere_loses_nothing_that_was_acknowledged(tmp_path:
             for text, persistent in (("a", True), ("b", False), ("c", True)):
                 memory.remember(entry(text, persistent=persistent))
                 acknowledged.append(text)
-        except _Killed:
+        except Killed:
             pass
         return acknowledged
 

@@ -22,8 +22,8 @@ from storage.agent_memory import (
 )
 from storage.agent_memory.contract import KnowledgeStore
 from tests.storage.agent_memory.conftest import NOON, Hands, Opened
-from tests.storage.agent_memory.test_directory import _Killed as Killed
-from tests.storage.agent_memory.test_directory import entry, killed_at, points_of, texts
+from tests.storage.agent_memory.deaths import Killed, killed_at, points_of
+from tests.storage.agent_memory.test_directory import entry, texts
 
 
 @pytest.fixture

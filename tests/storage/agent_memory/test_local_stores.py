@@ -21,8 +21,7 @@ from messages.errors import KnowledgeError, StorageError, StoreUnavailable
 from storage import faults
 from storage.agent_memory import FileKnowledgeStore, KnowledgeEntry, SQLiteKnowledgeStore
 from tests.storage.agent_memory.conftest import NOON, Hands
-from tests.storage.agent_memory.test_directory import _Killed as Killed
-from tests.storage.agent_memory.test_directory import killed_at, points_of
+from tests.storage.agent_memory.deaths import Killed, killed_at, points_of
 
 
 def entry(entry_id: str, text: str = "", **fields: object) -> KnowledgeEntry:

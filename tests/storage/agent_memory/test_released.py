@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from storage.agent_memory import KnowledgeEntry, MemoryDirectory, SQLiteKnowledg
 from storage.agent_memory.entry import to_json
 from storage.agent_memory.notes import Fact, sameness
 from storage.agent_memory.released import converted_log, converted_notes
+from tests.storage.agent_memory.deaths import Killed, killed_at
 
 NOON = datetime(2026, 3, 13, 12, 0, tzinfo=UTC)
 DAY = NOON.date()
@@ -118,22 +118,6 @@ def test_without_entries_every_logged_line_is_shown(released: Path) -> None:
     assert Fact("personal", "line one") in memory.facts()
 
 
-class _Killed(BaseException):
-    """The process ends here."""
-
-
-def killed_at(hit: int) -> Callable[[str], None]:
-    passed = 0
-
-    def handler(name: str) -> None:
-        nonlocal passed
-        passed += 1
-        if passed == hit:
-            raise _Killed
-
-    return handler
-
-
 def test_a_process_killed_anywhere_in_a_conversion_loses_and_doubles_nothing(released: Path, tmp_path: Path) -> None:
     names: list[str] = []
     whole = tmp_path / "whole"
@@ -144,7 +128,7 @@ def test_a_process_killed_anywhere_in_a_conversion_loses_and_doubles_nothing(rel
     for hit in range(1, len(names) + 1):
         path = tmp_path / str(hit)
         shutil.copytree(released, path)
-        with faults.installed(killed_at(hit)), pytest.raises(_Killed):
+        with faults.installed(killed_at(hit)), pytest.raises(Killed):
             opened(path).convert()
         assert_converted(path)
         shutil.rmtree(path)
