@@ -50,10 +50,14 @@ def _simple(options: Options) -> int:
     others = [name for name in _OPTIONS if name not in ("--simple", "--memory-dir") and options.has(name)]
     if others:
         raise UsageError(f"--simple takes --memory-dir alone, not {others[0]}")
+    import logging
+
     from host_bridge.cli.memory import directory_of
     from host_bridge.memory_mcp import serve
+    from host_bridge.owner import logs
     from messages.errors import KnowledgeError
 
+    logs.configure(level=logging.WARNING)  # an exception's text may hold what was remembered
     try:
         serve(directory_of(options, "--memory-dir"))
     except KnowledgeError as error:

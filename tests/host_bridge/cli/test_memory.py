@@ -215,6 +215,24 @@ def test_an_error_of_the_memory_is_an_error_of_the_result(tmp_path: Path) -> Non
     served(tmp_path / "memory", test)
 
 
+def test_the_server_of_two_tools_logs_a_defect_without_its_text(tmp_path: Path) -> None:
+    program = (
+        "import sys; from host_bridge import memory_mcp; from host_bridge.cli import main\n"
+        "class Broken:\n"
+        "    parameters, name = (), 'recall'\n"
+        "    def function(self): raise ValueError('what was remembered')\n"
+        "memory_mcp.serve = lambda directory: print(memory_mcp._answer(Broken(), {}))\n"
+        "sys.exit(main(['mcp', '--simple', '--memory-dir', sys.argv[1]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "PYTHONPATH": str(PACKAGES_ROOT)},
+    )  # fmt: skip
+    assert "(internal)" in done.stdout
+    assert "ValueError" in done.stderr
+    assert "what was remembered" not in done.stderr
+
+
 @pytest.mark.parametrize("words", [["--memory-dir", "x"], ["--simple", "--profile", "core"], ["--simple", "--agent=a"]])
 def test_options_of_the_two_servers_are_not_mixed(words: list[str]) -> None:
     assert main(["mcp", *words]) == exits.USAGE
