@@ -12,6 +12,7 @@ import pytest
 from host_bridge import KnowledgeMemory
 from messages.errors import Stopping
 from storage.agent_memory import KnowledgeEntry
+from tests.kit.blob import Blob
 from tests.kit.leaks import nothing_left
 
 pytestmark = pytest.mark.usefixtures("nothing_left_behind")
@@ -154,22 +155,6 @@ def test_a_category_holds_no_delimiter_whatever_the_hooks(tmp_path: Path, catego
     with KnowledgeMemory(storage_dir=tmp_path, pre_save=lambda text: text if len(text) > 9 else None) as memory:
         assert memory.remember("a text that is long enough", category=category)
         assert memory.live_entries()[0].category == kept
-
-
-class Blob:
-    """A backend in memory that counts what is asked of it."""
-
-    def __init__(self) -> None:
-        self.data: bytes | None = None
-        self.loads = self.saves = 0
-
-    def load_bytes(self) -> bytes | None:
-        self.loads += 1
-        return self.data
-
-    def save_bytes(self, data: bytes) -> None:
-        self.saves += 1
-        self.data = data
 
 
 def test_a_backend_brings_the_directory_to_another_machine(tmp_path: Path) -> None:

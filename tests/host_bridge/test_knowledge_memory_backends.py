@@ -25,27 +25,12 @@ from storage.agent_memory import (
     SupabaseKnowledgeBackend,
     SupabaseKnowledgeStore,
 )
+from tests.kit.blob import Blob
 from tests.kit.leaks import nothing_left
 from tests.kit.postgrest import Project, project
 from tests.kit.redis_server import redis_url
 
 __all__ = ["project", "redis_url"]
-
-
-class Blob:
-    """A backend in memory that counts what is asked of it."""
-
-    def __init__(self) -> None:
-        self.data: bytes | None = None
-        self.loads = self.saves = 0
-
-    def load_bytes(self) -> bytes | None:
-        self.loads += 1
-        return self.data
-
-    def save_bytes(self, data: bytes) -> None:
-        self.saves += 1
-        self.data = data
 
 
 def texts(memory: KnowledgeMemory) -> list[str]:
