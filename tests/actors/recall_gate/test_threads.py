@@ -186,6 +186,18 @@ def test_a_reranker_scores_title_and_excerpt_against_the_bare_message(tmp_path: 
         }
 
 
+def revoked_when(bridge: KnowledgeBridge, inside: threading.Event, go_on: threading.Event) -> JsonObject:
+    """The answer of a turn whose grant goes while its request is at the server."""
+    save(bridge)
+    grant: JsonObject = {"agent": "main", "sessionKey": GROUP.session_key}
+    bridge.ask("access.grants.set", {**grant, "access": "read"})
+    pending = begin(bridge, GROUP)
+    assert inside.wait(30)
+    bridge.ask("access.grants.remove", grant)
+    go_on.set()
+    return answer(pending)
+
+
 def test_revoked_in_the_middle_of_a_response_nothing_more_is_sent_and_nothing_is_injected(tmp_path: Path) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
@@ -196,14 +208,7 @@ def test_revoked_in_the_middle_of_a_response_nothing_more_is_sent_and_nothing_is
 
     with serving(answer_slowly) as server, nothing_left():
         with open_bridge(tmp_path, CONFIGURATION.format(url=server.url, timeout=10_000)) as bridge:
-            save(bridge)
-            grant: JsonObject = {"agent": "main", "sessionKey": GROUP.session_key}
-            bridge.ask("access.grants.set", {**grant, "access": "read"})
-            pending = begin(bridge, GROUP)
-            assert inside.wait(30)
-            bridge.ask("access.grants.remove", grant)
-            go_on.set()
-            found = answer(pending)
+            found = revoked_when(bridge, inside, go_on)
         assert (found["outcome"], found["reason"], found["block"], found["decisions"]) == (
             "unavailable",
             "denied",
@@ -224,14 +229,7 @@ def test_revoked_before_the_retry_the_retry_is_not_sent(tmp_path: Path) -> None:
 
     with serving(refuse_the_form) as server, nothing_left():
         with open_bridge(tmp_path, CONFIGURATION.format(url=server.url, timeout=10_000)) as bridge:
-            save(bridge)
-            grant: JsonObject = {"agent": "main", "sessionKey": GROUP.session_key}
-            bridge.ask("access.grants.set", {**grant, "access": "read"})
-            pending = begin(bridge, GROUP)
-            assert inside.wait(30)
-            bridge.ask("access.grants.remove", grant)
-            go_on.set()
-            assert answer(pending)["reason"] == "denied"
+            assert revoked_when(bridge, inside, go_on)["reason"] == "denied"
         assert len(server.seen) == 1
 
 
