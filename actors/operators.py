@@ -149,7 +149,8 @@ class Surroundings:
     tree: Tree
     authority: ActorHandle
     stores: StoreDirectory
-    maintenance: ActorHandle
+    maintenance: Reply[ActorHandle]
+    """Once the root has started it: it takes its children one after another."""
     backups: Backups
     settings_of: Callable[[str, StoreLayout], StoreSettings]
     git: bool
@@ -206,25 +207,23 @@ class Operators:
                 chosen = self._chosen(call)
                 if not pending.begin():
                     return
-                run = self._around.maintenance.ask(
-                    RunMaintenance(chosen), deadline=call.deadline, cancellation=call.cancellation
-                )
-                then(
-                    run,
-                    lambda shown: pending.succeed(self._visible(call, shown)),
-                    pending.fail,
-                )
+                self._ask_maintenance(pending, RunMaintenance(chosen))
             case MaintenanceStatusRequest():
                 self._gate.require_scope(call.operator, call.scope)
-                then(
-                    self._around.maintenance.ask(MaintenanceReport(), deadline=call.deadline),
-                    lambda shown: pending.succeed(self._visible(call, shown)),
-                    pending.fail,
-                )
+                self._ask_maintenance(pending, MaintenanceReport())
             case _:
                 raise InternalError("Requests about access go to the authority.")
 
     # --- maintenance -----------------------------------------------------------------------------------
+
+    def _ask_maintenance(self, pending: PendingOperation, message: RunMaintenance | MaintenanceReport) -> None:
+        call = pending.call
+
+        def ask(maintenance: ActorHandle) -> None:
+            answer = maintenance.ask(message, deadline=call.deadline, cancellation=call.cancellation)
+            then(answer, lambda shown: pending.succeed(self._visible(call, shown)), pending.fail)
+
+        then(self._around.maintenance, ask, pending.fail)
 
     def _chosen(self, call: OperatorCall) -> tuple[str, ...] | None:
         """The stores that a run is to look after; ``None`` for all."""

@@ -184,7 +184,7 @@ class Runtime:
         recall = RecallDesk(self.gate, gate_started, clock, recall_gate, decisions, self._await_view)
         self._providing = Providing(self.gate, self._lanes, self._stores, flush_prompt, prompting, recall)
         self._maintenance = self._tree.handle(MAINTENANCE)
-        self._tree.root.start_child(
+        maintenance_started = self._tree.root.start_child(
             ChildSpec(
                 MAINTENANCE,
                 partial(
@@ -207,7 +207,7 @@ class Runtime:
                 tree=self._tree,
                 authority=self._authority,
                 stores=self._stores,
-                maintenance=self._maintenance,
+                maintenance=maintenance_started,
                 backups=self._backups,
                 settings_of=self._store_settings,
                 git=self._settings.git,

@@ -314,6 +314,14 @@ def test_a_clean_stop_leaves_nothing_to_recover(house: House) -> None:
     assert [point for point in points if point.startswith(("replay", "take.", "place.", "settle"))] == []
 
 
+def test_a_request_to_an_actor_that_the_root_has_not_started_yet_waits_for_it(house: House) -> None:
+    pending = house.runtime.operate(parse_operator_call("operator.maintenance", {}, peer=LOCAL_OPERATOR))
+    house.scheduler.advance(1)
+    answers: list[JsonObject] = []
+    pending.deliver(answers.append)
+    assert answers[0]["running"] is None
+
+
 # --- deadlines, whatever a call waits for --------------------------------------------------------------------
 
 
