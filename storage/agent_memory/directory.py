@@ -1,7 +1,7 @@
 """One memory directory: the entries, which are what is true, and the files that follow from them for people.
 
 A remembered entry is acknowledged when the store has it durably. ``MEMORY.md`` and the daily log are brought after it
-before the call returns; what a crash or a full disk kept from them is brought after it by the next call. Which facts
+before the call returns; what a crash, a full disk or a person at work kept from them, by the next call. Which facts
 were put into ``MEMORY.md`` stands in ``.facts.jsonl``, so that a line that a person removes is told from one that was
 never written: its entry is forgotten with it. A ``MEMORY.md`` that is gone or empty as a whole is an accident and is
 written again; :meth:`MemoryDirectory.clear` forgets everything.
@@ -46,7 +46,7 @@ FAULT_POINTS: Final = (("agent_memory.forget", "removing files of an agent memor
 class _Seen(NamedTuple):
     """What the files were brought after: the stamp of ``MEMORY.md`` and the version of the store."""
 
-    notes: files.Stamp | None
+    notes: object
     version: object
 
 
@@ -74,7 +74,7 @@ class MemoryDirectory:
         self.lock = self._lock()
         self._follows = False
         self._settled: _Seen | None = None
-        self._parsed: tuple[files.Stamp | None, list[Fact]] | None = None
+        self._parsed: tuple[object, list[Fact]] | None = None
         self._next_expiry: datetime | None = None
         self._logged: set[str] = set()
 
@@ -105,9 +105,10 @@ class MemoryDirectory:
             if self._settled is not None:
                 # What others changed before is still to be followed.
                 unchanged = self._settled.version == before
-                followed = self._write_after(kept, folder)
+                followed = self._write_after(kept, self._settled.notes, folder)
                 version = self._followed.version if unchanged else object()
-                self._settled = _Seen(self._notes.stamp(), version) if followed else None
+                stamp = self._notes.known if kept.persistent else self._settled.notes
+                self._settled = _Seen(stamp, version) if followed else None
                 self._note_expiry([kept])
             self._evict()
             return kept.id
@@ -249,7 +250,7 @@ class MemoryDirectory:
         if len(living) < len(facts):
             ledger.write_facts(folder, living)
         behind = self._write_behind(entries.values(), living if text.strip() or not settled else {}, folder)
-        self._settled = None if behind or not settled else _Seen(self._notes.stamp(), self._followed.version)
+        self._settled = None if behind or not settled else _Seen(self._notes.known, self._followed.version)
         self._next_expiry = None
         self._note_expiry(entries.values())
 
@@ -268,13 +269,20 @@ class MemoryDirectory:
             logger.info("facts were removed from MEMORY.md", extra={"entries": len(entry_ids)})
             self._followed.remove(entry_ids)
 
-    def _write_after(self, entry: KnowledgeEntry, folder: int) -> bool:
+    def _write_after(self, entry: KnowledgeEntry, seen: object, folder: int) -> bool:
         """Whether the files have followed an entry that is new. A failure is for a later call to mend: it is kept."""
-        return not self._failing(lambda: self._write(folder, [entry] if entry.persistent else [], [entry]))
+
+        def is_whole(_: str) -> bool:
+            return self._notes.stamp() == seen  # the text was read before
+
+        return not self._failing(lambda: self._write(folder, [entry] if entry.persistent else [], [entry], is_whole))
 
     def _write_behind(self, entries: Iterable[KnowledgeEntry], facts: dict[str, Fact], folder: int) -> bool:
         """Whether the files could not be given what they lack of these entries."""
         ordered = sorted(entries, key=lambda entry: (in_utc(entry.created_at), entry.id))
+
+        def is_whole(text: str) -> bool:
+            return {notes.sameness(*fact) for fact in notes.facts(text)}.issuperset(facts.values())
 
         def write() -> None:
             floor = ledger.floor(folder)
@@ -286,13 +294,26 @@ class MemoryDirectory:
             for day in {day_of(entry) for entry in due}:
                 self._logged.update(line.id for line in daily_logs.latest_first(folder, day))
             unlogged = [entry for entry in due if entry.id not in self._logged]
-            self._write(folder, [one for one in ordered if one.persistent and one.id not in facts], unlogged)
+            unnoted = [one for one in ordered if one.persistent and one.id not in facts]
+            self._write(folder, unnoted, unlogged, is_whole)
 
         return self._failing(write)
 
-    def _write(self, folder: int, unnoted: list[KnowledgeEntry], unlogged: list[KnowledgeEntry]) -> None:
+    def _write(
+        self,
+        folder: int,
+        unnoted: list[KnowledgeEntry],
+        unlogged: list[KnowledgeEntry],
+        is_whole: Callable[[str], bool],
+    ) -> None:
+        def added(text: str) -> str:
+            # A fact on top of a file that is gone or half written would make the others look removed by a person.
+            if not is_whole(text):
+                raise Busy("MEMORY.md was changed by another program meanwhile.")
+            return _with_all(text, unnoted)
+
         if unnoted:
-            self._notes.replace(lambda text: _with_all(text, unnoted))
+            self._notes.replace(added)
             ledger.append_facts(folder, {one.id: _fact(one) for one in unnoted})
         if unlogged:
             daily_logs.append(folder, unlogged)

@@ -38,6 +38,8 @@ class NotesFile:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / NOTES_NAME
+        self.known: object = object()
+        """The stamp of the text that was read or put there last; equal to no stamp where others were faster."""
 
     def stamp(self) -> files.Stamp | None:
         """What changes with the file that the path leads to; ``None`` where there is none."""
@@ -49,8 +51,12 @@ class NotesFile:
 
     def read(self) -> str:
         """Its text, empty where there is none; bytes that are no UTF-8 are kept as surrogates."""
-        data = read_text(self.path, limit=NOTES_MAX_BYTES)
+        data = self._read()
         return "" if data is None else _decoded(data)
+
+    def _read(self) -> bytes | None:
+        self.known = self.stamp()  # before it is read: a text that changes meanwhile has another one
+        return read_text(self.path, limit=NOTES_MAX_BYTES)
 
     def is_settled(self, text: str) -> bool:
         """Whether what is missing in ``text`` may be taken for a person's wish: it is text, and nobody has the file
@@ -84,17 +90,19 @@ class NotesFile:
         Raises ``Busy`` where the file is being saved all the time.
         """
         for _ in range(_ATTEMPTS):
-            before = read_text(self.path, limit=NOTES_MAX_BYTES)
+            before = self._read()
             text = "" if before is None else _decoded(before)
             after = change(text)
             if after == text:
                 return
+            data = after.encode("utf-8", errors="surrogateescape")
+            self.known = object()
             try:
-                replace_text(
-                    self.path, before, after.encode("utf-8", errors="surrogateescape"), limit=NOTES_MAX_BYTES
-                )
+                replace_text(self.path, before, data, limit=NOTES_MAX_BYTES)
             except EditedMeanwhile:
                 continue
+            if self._read() != data:
+                self.known = object()
             return
         raise Busy(f"{NOTES_NAME} is being saved by another program all the time; try again.")
 

@@ -209,6 +209,75 @@ def test_a_file_that_an_editor_is_still_writing_forgets_nothing_and_is_left_to_i
     assert texts(memory) == ["Name: Alice"]
 
 
+@pytest.mark.parametrize("how", ["gone", "emptied", "half written"])
+@pytest.mark.parametrize("opened_again", [False, True])
+def test_a_file_that_goes_while_a_fact_is_written_is_an_accident_and_forgets_nothing(
+    memory: MemoryDirectory, monkeypatch: pytest.MonkeyPatch, clock: Hands, how: str, opened_again: bool
+) -> None:
+    memory.remember(entry("Name: Alice"))
+    memory.remember(entry("Prefers Python"))
+    whole = notes(memory).read_bytes()
+    if opened_again:
+        memory.store.save(entry("From elsewhere"))
+        memory = MemoryDirectory(memory.path, now=clock)
+    read_text = replaced_text.read_text
+    change = notes_file.NotesFile.replace
+
+    def beaten(self: notes_file.NotesFile, *rest: Any) -> None:
+        if how == "gone":
+            self.path.unlink(missing_ok=True)
+        else:
+            self.path.write_bytes(b"" if how == "emptied" else b"# Agent Memory\n")
+        change(self, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(notes_file.NotesFile, "replace", beaten)
+        memory.remember(entry("Uses VS Code"))
+    assert read_text(notes(memory), limit=1_000) in (None, b"", b"# Agent Memory\n")
+    if how == "half written":
+        notes(memory).write_bytes(whole)
+    there = ["Name: Alice", "Prefers Python", "Uses VS Code", *["From elsewhere"] * opened_again]
+    assert sorted(contents(memory)) == texts(memory) == sorted(there)
+
+
+@pytest.mark.parametrize("there", [None, b"# Agent Memory\n"], ids=["gone", "half written"])
+def test_a_file_that_goes_just_after_a_fact_was_written_forgets_nothing(
+    memory: MemoryDirectory, monkeypatch: pytest.MonkeyPatch, there: bytes | None
+) -> None:
+    memory.remember(entry("Name: Alice"))
+    replace_text = replaced_text.replace_text
+
+    def beaten(path: Path, before: bytes | None, after: bytes, *, limit: int) -> None:
+        replace_text(path, before, after, limit=limit)
+        path.unlink()
+        if there is not None:
+            path.write_bytes(there)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(notes_file, "replace_text", beaten)
+        memory.remember(entry("Prefers Python"))
+    if there is None:
+        memory.remember(entry("Uses VS Code"))
+        assert texts(memory) == ["Name: Alice", "Prefers Python", "Uses VS Code"]
+        assert sorted(contents(memory)) == texts(memory)
+    else:
+        with notes(memory).open("r+b"):
+            memory.remember(entry("Uses VS Code"))
+            assert notes(memory).read_bytes() == there
+
+
+def test_a_fact_that_is_remembered_while_an_editor_writes_forgets_nothing(memory: MemoryDirectory) -> None:
+    memory.remember(entry("Name: Alice"))
+    memory.remember(entry("Prefers Python"))
+    whole = notes(memory).read_bytes()
+    with notes(memory).open("r+b", buffering=0) as editor:
+        editor.truncate(0)
+        memory.remember(entry("Uses VS Code"))
+        editor.write(whole + b"- by hand\n")
+    assert contents(memory) == ["Name: Alice", "Prefers Python", "by hand", "Uses VS Code"]
+    assert texts(memory) == ["Name: Alice", "Prefers Python", "Uses VS Code"]
+
+
 def test_what_a_person_saves_while_a_fact_is_written_stays(
     memory: MemoryDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +313,7 @@ def test_a_file_that_is_saved_all_the_time_leaves_the_entry_kept_and_is_brought_
         assert texts(memory) == ["Name: Alice", "Prefers Python"]
         memory.store.delete(kept)
         memory.remember(entry("Uses VS Code"))
-    assert contents(memory) == ["Name: Alice", *["by hand"] * 16, "Uses VS Code"]
+    assert contents(memory) == ["Name: Alice", *["by hand"] * 2, "Uses VS Code"]
 
 
 def test_a_removal_that_cannot_be_written_is_busy_and_not_a_crash(
