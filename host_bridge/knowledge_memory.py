@@ -272,10 +272,10 @@ class KnowledgeMemory:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._lane = AgentMemoryLane(self._directory, self._backend, self._now)
-        self._end = weakref.finalize(self, self._lane.close)
+        self._end = weakref.finalize(self, _close, self._lane, self._process)
 
     def _ask(self, request: Request[R | Raised]) -> R:
-        if self._process != os.getpid():
+        if self._process != os.getpid() and self._end.alive:
             # A fork has this object and none of its threads.
             self._end.detach()
             self._directory = self._opened_directory()
@@ -306,6 +306,12 @@ class KnowledgeMemory:
             return [one.content for one in sorted(found, key=lambda one: one.created_at, reverse=True)[:window]]
 
         return dedupe_against(recent, threshold)
+
+
+def _close(lane: AgentMemoryLane, process: int) -> None:
+    """End a lane where its threads are: the child of a fork has none to wait for."""
+    if process == os.getpid():
+        lane.close()
 
 
 def _label(category: str) -> str:

@@ -77,6 +77,33 @@ def test_a_forked_child_goes_on_with_threads_of_its_own(tmp_path: Path) -> None:
         assert sorted(entry.content for entry in memory.live_entries()) == ["both", "child", "parent"]
 
 
+@pytest.mark.parametrize("end", ["memory.close(); os._exit(0)", "del memory; os._exit(0)", "sys.exit(0)"])
+def test_a_forked_child_that_asked_nothing_ends(tmp_path: Path, end: str) -> None:
+    program = (
+        "import os, sys; from host_bridge import KnowledgeMemory\n"
+        "memory = KnowledgeMemory(storage_dir=sys.argv[1]); memory.remember('parent')\n"
+        "child = os.fork()\n"
+        f"if not child:\n    {end}\n"
+        "memory.remember('parent still')\n"
+        "sys.exit(os.waitpid(child, 0)[1])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], timeout=20).returncode == 0
+
+
+def test_a_closed_memory_refuses_in_a_forked_child_too(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from host_bridge import KnowledgeMemory; from messages.errors import Stopping\n"
+        "memory = KnowledgeMemory(storage_dir=sys.argv[1]); memory.close()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    try: memory.remember('x')\n"
+        "    except Stopping: os._exit(0)\n"
+        "    os._exit(1)\n"
+        "sys.exit(os.waitpid(child, 0)[1])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], timeout=20).returncode == 0
+
+
 def test_a_program_that_never_closes_it_ends(tmp_path: Path) -> None:
     program = "import sys; from host_bridge import KnowledgeMemory; KnowledgeMemory(sys.argv[1]).remember('x')"
     assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], timeout=60).returncode == 0
