@@ -13,7 +13,6 @@ Source: agent-memory.md; agent-memory-contract.md section 11 decides between the
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import uuid
@@ -38,6 +37,7 @@ from actors.agent_memory import (
 )
 from actors.supervision import Request
 from messages.envelope import Deadline
+from messages.errors import InvalidArgument
 from storage.agent_memory import (
     ContextBounds,
     KnowledgeBackend,
@@ -52,7 +52,7 @@ from storage.agent_memory import (
     utc_now,
 )
 from storage.agent_memory.contract import ALL
-from storage.agent_memory.entry import GENERAL
+from storage.agent_memory.entry import GENERAL, in_utc, storable
 from storage.agent_memory.notes import one_line
 
 ANSWER_SECONDS: Final = 30.0
@@ -102,6 +102,14 @@ class KnowledgeMemory:
         With a ``backend`` the directory is restored from it first, and saved to it after each change. A directory of
         the released package is converted (:mod:`storage.agent_memory.released`).
         """
+        for name, number in (
+            ("max_log_days", max_log_days), ("max_context_entries", max_context_entries), ("recent_days", recent_days),
+            ("dedupe_window", dedupe_window),
+        ):  # fmt: skip
+            _check_whole(name, number)
+        for name, bound in (("max_context_chars", max_context_chars), ("max_entries", max_entries)):
+            if bound is not None:
+                _check_whole(name, bound)
         self._directory_path = Path(storage_dir if directory is None else directory)
         self._max_log_days = max_log_days
         self._max_context_entries = max_context_entries
@@ -113,7 +121,7 @@ class KnowledgeMemory:
             () if pre_save is None else (pre_save,) if callable(pre_save) else tuple(pre_save)
         )
         self._dedupe: tuple[float, int] | None = (dedupe_threshold, dedupe_window) if dedupe else None
-        self._now = now
+        self._now: Callable[[], datetime] = lambda: in_utc(now())
         self._given_store = store
         if backend is not None:
             restore(self._directory_path, backend.load_bytes)
@@ -138,15 +146,19 @@ class KnowledgeMemory:
         The hooks see the text alone: one that counts words or rejects repeats is not meant for a label. The category,
         which a prompt shows too, is always one line without delimiters (:func:`defang_delimiters`).
         ``persistent``: also in ``MEMORY.md``, and never pruned. Raises ``TypeError`` or ``ValueError`` for metadata
-        that JSON cannot hold; nothing is kept then.
+        that JSON cannot hold, and ``InvalidArgument`` for another field of a wrong type; nothing is kept then.
         """
+        for name, value, kind in (("content", content, str), ("category", category, str)):
+            if not isinstance(value, kind):
+                raise _unfit(name, "text")
+        if persistent not in (True, False):
+            raise _unfit("persistent", "True or False")
         text = self._through_hooks(content)
         if text is None:
             return ""
         kept = dict(metadata or {})
-        json.dumps(kept)
         created = self._now()
-        entry = KnowledgeEntry(
+        entry = storable(KnowledgeEntry(
             id=uuid.uuid4().hex,
             content=_storable(text),
             category=_label(category),
@@ -156,7 +168,7 @@ class KnowledgeMemory:
             created_at=created,
             updated_at=created,
             metadata=kept,
-        )
+        ))  # fmt: skip
         return self._ask(Remember(entry, self._unlike_others()))
 
     def build_context(self) -> str:
@@ -174,12 +186,16 @@ class KnowledgeMemory:
     def get_recent_entries(self, days: int = 7, limit: int = 50) -> list[dict[str, Any]]:
         """The latest ``limit`` entries of today and of the ``days`` days before, oldest first, as their logs have
         them: ``timestamp``, ``category``, ``content``, ``persistent``, ``id``."""
+        _check_whole("days", days)
+        _check_whole("limit", limit)
         since = first_kept_day(self._now(), days)
         return [line.shown() for line in self._ask(ReadRecent(since, limit))]
 
     def prune_logs(self, max_days: int | None = None) -> int:
         """Delete the daily logs older than ``max_days`` (by default ``max_log_days``); how many."""
-        return self._ask(PruneLogs(first_kept_day(self._now(), self._max_log_days if max_days is None else max_days)))
+        days = self._max_log_days if max_days is None else max_days
+        _check_whole("max_days", days)
+        return self._ask(PruneLogs(first_kept_day(self._now(), days)))
 
     def clear(self) -> None:
         """Forget everything: entries, ``MEMORY.md`` and logs."""
@@ -194,11 +210,13 @@ class KnowledgeMemory:
     def prune_old_logs(self, keep_days: int | None = None) -> int:
         """As :meth:`prune_logs`, but today counts: 1 keeps today's log alone, 0 keeps none."""
         keep = self._recent_days if keep_days is None else keep_days
+        _check_whole("keep_days", keep)
         return self._ask(PruneLogs(first_kept_day(self._now(), keep - 1)))
 
     def get_recent_logs(self, days: int | None = None) -> str:
         """The log of the latest ``days`` days (today counts), newest day first, as text."""
         wanted = self._recent_days if days is None else days
+        _check_whole("days", wanted)
         if wanted < 1:
             return ""
         by_day: dict[str, list[str]] = {}
@@ -248,6 +266,7 @@ class KnowledgeMemory:
 
     def live_entries(self, limit: int = ALL) -> list[KnowledgeEntry]:
         """The entries that are not expired, the most important first."""
+        _check_whole("limit", limit)
         return self._ask(LiveEntries(limit))
 
     def close(self) -> None:
@@ -291,6 +310,8 @@ class KnowledgeMemory:
             if changed is None:
                 logger.debug("pre_save hook %d rejected an entry", number)
                 return None
+            if not isinstance(changed, str):
+                raise TypeError(f"pre_save hook {number} answers text or None, not {type(changed).__name__}")
             text = changed
         return text
 
@@ -306,6 +327,16 @@ class KnowledgeMemory:
             return [one.content for one in sorted(found, key=lambda one: one.created_at, reverse=True)[:window]]
 
         return dedupe_against(recent, threshold)
+
+
+def _check_whole(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _unfit(name, "a whole number")
+
+
+def _unfit(name: str, allowed: str) -> InvalidArgument:
+    message = f"A memory takes no such {name}: it must be {allowed}."
+    return InvalidArgument(message, field=name, reason="type", allowed=allowed)
 
 
 def _close(lane: AgentMemoryLane, process: int) -> None:

@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Final
 
 from storage import files
+from storage.agent_memory import notes
+from storage.agent_memory.daily_logs import LOGS_NAME
+from storage.agent_memory.file_store import ENTRIES_NAME
+from storage.agent_memory.ledger import FACTS_NAME, FLOOR_NAME, STORE_NAME
 from storage.agent_memory.locking import DirectoryLock, make_directory
+from storage.agent_memory.released import ORIGINALS_NAME
 from storage.faults import effect
 
 logger = logging.getLogger(__name__)
@@ -33,6 +38,8 @@ DEPTH_MAX: Final = 16
 NAME_MAX_BYTES: Final = 255 - len(".tmp")
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 _STAGED: Final = ".tmp"
+_FOLDERS: Final = frozenset({LOGS_NAME, ORIGINALS_NAME})
+_FILES: Final = frozenset({notes.NAME, ENTRIES_NAME, FACTS_NAME, FLOOR_NAME, STORE_NAME})
 
 FAULT_POINTS: Final = (
     ("agent_memory.pack", "reading the files of a memory directory for its backend"),
@@ -65,6 +72,8 @@ def unpack(lock: DirectoryLock, data: bytes) -> int:
         name = _checked(path)
         if name in contents:
             raise ValueError("two paths of the archive mean one file")
+        if _is_amiss(name):
+            raise ValueError("a path of the archive has a file where a memory has a folder, or a folder for a file")
         contents[name] = _content(path, entry)
     _check_together(contents, lock.path)
     with lock.reporting() as folder:
@@ -122,6 +131,11 @@ def _checked(path: str) -> str:
     if max(sizes) > NAME_MAX_BYTES:
         raise ValueError("a name of the archive is too long for a file")
     return "/".join(parts)
+
+
+def _is_amiss(path: str) -> bool:
+    first, _, below = path.partition("/")
+    return first in _FILES if below else first in _FOLDERS
 
 
 def _check_together(paths: Collection[str], directory: Path) -> None:
@@ -236,5 +250,9 @@ def restore(path: Path, load: Callable[[], bytes | None]) -> int:
     make_directory(path)
     lock = DirectoryLock(path)
     with lock.held():
-        saved = load()
-        return 0 if saved is None else unpack(lock, saved)
+        saved: object = load()
+        if saved is None:
+            return 0
+        if not isinstance(saved, bytes | bytearray | memoryview):
+            raise TypeError(f"a backend's load_bytes answers bytes or None, not {type(saved).__name__}")
+        return unpack(lock, bytes(saved))

@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
 from storage import files
-from storage.agent_memory.entry import KnowledgeEntry, in_utc
+from storage.agent_memory.entry import KnowledgeEntry, in_utc, is_text
 from storage.whole_files import put_whole
 
 LOGS_NAME: Final = "logs"
@@ -172,5 +172,7 @@ def _parsed(text: bytes) -> LogLine | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if not isinstance(category, str) or not isinstance(content, str):
+        return None
+    if not is_text(category) or not is_text(content):
         return None
     return LogLine(at, category, content, bool(value.get("persistent", False)), str(value.get("id", "")))

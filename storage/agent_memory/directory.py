@@ -14,6 +14,7 @@ Source: agent-memory.md; agent-memory-contract.md section 11.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, date, datetime, time, timedelta
@@ -169,6 +170,7 @@ class MemoryDirectory:
     def recent(self, since: date, limit: int, *, transient_only: bool = False) -> list[LogLine]:
         """The latest log lines of the days from ``since`` on whose entries live still, in the order of their times."""
         found: list[LogLine] = []
+        limit = min(limit, sys.maxsize)
         with self._held() as folder:
             self._catch_up(folder)
             for day in daily_logs.days(folder):

@@ -54,7 +54,7 @@ class KnowledgeEntry:
     def expired_at(self, now: datetime) -> bool:
         """The same at another time."""
         end = self.expires_at
-        return end is not None and now > end
+        return end is not None and in_utc(now) > end
 
     @property
     def expires_at(self) -> datetime | None:
@@ -84,7 +84,7 @@ def in_utc(moment: datetime) -> datetime:
 def days_before(now: datetime, days: float) -> datetime:
     """The moment so many days earlier, or the end of the calendar where that lies beyond it."""
     try:
-        return now - timedelta(days=days)
+        return in_utc(now) - timedelta(days=days)
     except OverflowError:
         return _FIRST if days > 0 else _LAST
 
@@ -117,6 +117,10 @@ TTL_DAYS_MAX: Final = 2**31 - 1
 """What every database has room for; more than the calendar has days."""
 
 
+METADATA_DEPTH_MAX: Final = 64
+"""Objects and lists within one another, so that they can be copied and written wherever a program stands."""
+
+
 def storable(entry: KnowledgeEntry) -> KnowledgeEntry:
     """A copy that is what every store gives back: its metadata are as JSON has them, its times in UTC.
 
@@ -125,7 +129,7 @@ def storable(entry: KnowledgeEntry) -> KnowledgeEntry:
     """
     for name in ("id", "content", "category"):
         text: object = getattr(entry, name)
-        if not isinstance(text, str) or not _is_text(text):
+        if not isinstance(text, str) or not is_text(text):
             raise _unfit(name, "text that UTF-8 can hold")
     if not entry.id:
         raise _unfit("id", "text that is not empty")
@@ -145,8 +149,31 @@ def storable(entry: KnowledgeEntry) -> KnowledgeEntry:
         persistent=bool(entry.persistent),
         created_at=in_utc(entry.created_at),
         updated_at=in_utc(entry.updated_at),
-        metadata=json.loads(json.dumps(entry.metadata, allow_nan=False)) if entry.metadata else {},
+        metadata=_as_json(entry.metadata) if entry.metadata else {},
     )
+
+
+def _as_json(metadata: dict[str, Any]) -> dict[str, Any]:
+    try:
+        kept: dict[str, Any] = json.loads(json.dumps(metadata, allow_nan=False))
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    if _is_deep(kept):
+        raise ValueError(_TOO_DEEP)
+    return kept
+
+
+_TOO_DEEP: Final = f"metadata holds at most {METADATA_DEPTH_MAX} objects and lists within one another"
+
+
+def _is_deep(value: object) -> bool:
+    level: list[dict[str, object] | list[object]] = [value] if isinstance(value, dict | list) else []
+    for _ in range(METADATA_DEPTH_MAX):
+        parts = (part for one in level for part in (one.values() if isinstance(one, dict) else one))
+        level = [part for part in parts if isinstance(part, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _unfit(field_name: str, allowed: str) -> InvalidArgument:
@@ -166,9 +193,11 @@ def from_json(value: Mapping[str, Any]) -> KnowledgeEntry:
     entry_id, content = value.get("id"), value.get("content")
     if not isinstance(entry_id, str) or not entry_id or not isinstance(content, str):
         raise ValueError("an entry has an id and a text")
+    if not is_text(entry_id) or not is_text(content):
+        raise ValueError("an id and a text are what UTF-8 can hold")
     category, persistent = value.get("category", GENERAL), value.get("persistent", False)
     importance, ttl_days, metadata = value.get("importance", 0.5), value.get("ttl_days"), value.get("metadata")
-    if not isinstance(category, str) or not _is_number(importance):
+    if not isinstance(category, str) or not is_text(category) or not _is_number(importance):
         raise ValueError("a category is text and an importance a number")
     if ttl_days is not None and not _is_whole(ttl_days):
         raise ValueError("days to live are a whole number")
@@ -176,8 +205,8 @@ def from_json(value: Mapping[str, Any]) -> KnowledgeEntry:
         metadata = json.loads(metadata)
     if metadata is None:
         metadata = {}
-    if not isinstance(metadata, dict):
-        raise ValueError("metadata is an object")
+    if not isinstance(metadata, dict) or _is_deep(metadata):
+        raise ValueError("metadata is an object, and not too deep")
     try:
         weight = float(importance)
     except OverflowError as error:
@@ -203,7 +232,8 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
+    """Whether UTF-8 can hold it."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from host_bridge import KnowledgeMemory
-from messages.errors import Stopping
+from messages.errors import InvalidArgument, Stopping
 from storage.agent_memory import KnowledgeEntry
 from tests.kit.blob import Blob
 from tests.kit.leaks import nothing_left
@@ -224,3 +226,120 @@ def test_the_settings_survive_a_dict(tmp_path: Path) -> None:
         kept = memory.to_dict()
     with KnowledgeMemory.from_dict(kept) as again:
         assert again.to_dict() == kept
+
+
+# --- arguments that are none ----------------------------------------------------------------------------
+
+
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth - 1):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("content", None), ("content", b"x"), ("category", 5), ("category", None), ("persistent", "false"),
+     ("importance", "0.5"), ("ttl_days", 0.5)],
+)  # fmt: skip
+def test_a_field_of_a_wrong_type_is_refused_by_its_name_and_nothing_is_kept(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    with KnowledgeMemory(tmp_path) as memory:
+        arguments: dict[str, Any] = {"content": "x", name: value}
+        with pytest.raises(InvalidArgument) as refused:
+            memory.remember(**arguments)
+        assert refused.value.fields["field"] == name
+        assert memory.live_entries() == []
+
+
+@pytest.mark.parametrize("metadata", [{"a": float("nan")}, {"a": {1}}, nested(900), nested(100_000), nested(65)])
+def test_metadata_that_no_store_could_read_again_is_refused_and_nothing_is_kept(
+    tmp_path: Path, metadata: dict[str, Any]
+) -> None:
+    with KnowledgeMemory(tmp_path) as memory:
+        with pytest.raises((TypeError, ValueError)):
+            memory.remember("x", metadata=metadata)
+        memory.remember("y", metadata=nested(64))
+        assert [(entry.content, entry.metadata) for entry in memory.live_entries()] == [("y", nested(64))]
+
+
+@pytest.mark.parametrize(
+    "name", ["max_log_days", "max_context_entries", "recent_days", "dedupe_window", "max_context_chars", "max_entries"]
+)
+@pytest.mark.parametrize("value", ["5", 5.5, True])
+def test_a_bound_that_is_no_whole_number_is_refused_before_anything_is_made(
+    tmp_path: Path, name: str, value: object
+) -> None:
+    bounds: dict[str, Any] = {name: value}
+    with pytest.raises(InvalidArgument) as refused:
+        KnowledgeMemory(tmp_path / "memory", **bounds)
+    assert refused.value.fields["field"] == name
+    assert not (tmp_path / "memory").exists()
+
+
+@pytest.mark.parametrize("value", ["5", 5.5])
+def test_a_number_that_is_none_is_refused_and_the_memory_goes_on(tmp_path: Path, value: Any) -> None:
+    with KnowledgeMemory(tmp_path) as memory:
+        for ask in (
+            lambda: memory.get_recent_entries(days=value), lambda: memory.get_recent_entries(limit=value),
+            lambda: memory.prune_logs(value), lambda: memory.prune_old_logs(value),
+            lambda: memory.get_recent_logs(value), lambda: memory.live_entries(value),
+        ):  # fmt: skip
+            with pytest.raises(InvalidArgument):
+                ask()
+        assert memory.remember("x") != ""
+
+
+@pytest.mark.parametrize("bound", [10**30, 0, -1])
+def test_bounds_of_every_size_are_kept(tmp_path: Path, bound: int) -> None:
+    with KnowledgeMemory(tmp_path, max_context_entries=bound) as memory:
+        memory.remember("x")
+        there = int(bound > 0)
+        assert len(memory.get_recent_entries(limit=bound)) == len(memory.live_entries(bound)) == there
+        assert ("x" in memory.build_context()) == bool(there)
+
+
+@pytest.mark.parametrize("answer", [5, b"x", [], False])
+def test_a_hook_that_answers_no_text_is_an_error_and_nothing_is_kept(tmp_path: Path, answer: Any) -> None:
+    with KnowledgeMemory(tmp_path, pre_save=lambda _: answer) as memory:
+        with pytest.raises(TypeError, match="pre_save"):
+            memory.remember("x")
+        assert memory.live_entries() == []
+
+
+def test_a_clock_without_a_zone_tells_utc(tmp_path: Path) -> None:
+    with KnowledgeMemory(tmp_path, now=lambda: datetime.fromisoformat("2026-05-01T12:00:00")) as memory:
+        memory.remember("a", ttl_days=1, persistent=True)
+        memory.remember("b", ttl_days=1)
+        assert [one["timestamp"] for one in memory.get_recent_entries()] == ["2026-05-01T12:00:00Z"] * 2
+        assert memory.build_context().endswith("[Recent Memory]\n- [2026-05-01 12:00] (general) b")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    ['"content": "\\ud800"', '"content": "x", "category": "\\ud800"', '"content": "x", "id": "\\ud800"',
+     '"content": "x", "metadata": ' + '{"a":' * 600 + "1" + "}" * 600],
+)  # fmt: skip
+def test_a_line_that_no_store_would_have_written_is_kept_and_passed_over(tmp_path: Path, fields: str) -> None:
+    times = '"created_at": "2026-12-01T00:00:00Z", "updated_at": "2026-12-01T00:00:00Z"'
+    line = f'{{"id": "q", "persistent": true, {fields}, {times}}}\n'
+    (tmp_path / "entries.jsonl").write_text(line)
+    with KnowledgeMemory(tmp_path) as memory:
+        memory.remember("y", persistent=True)
+        assert memory.get_persistent_facts() == {"general": ["y"]}
+        assert [entry.content for entry in memory.live_entries()] == ["y"]
+    assert (tmp_path / "entries.jsonl").read_text().startswith(line)
+
+
+def test_a_logged_line_that_utf_8_cannot_hold_is_in_no_context(tmp_path: Path) -> None:
+    with KnowledgeMemory(tmp_path) as memory:
+        memory.remember("y")
+        (log,) = (tmp_path / "logs").iterdir()
+        stamp = log.read_text()[len('{"timestamp": "') :][:20]
+        with log.open("a") as hand:
+            hand.write(f'{{"timestamp": "{stamp}", "content": "\\ud800"}}\n')
+            hand.write(f'{{"timestamp": "{stamp}", "content": "by hand"}}\n')
+        at = stamp[:16].replace("T", " ")
+        assert memory.build_context() == f"[Recent Memory]\n- [{at}] (general) y\n- [{at}] () by hand"

@@ -17,7 +17,7 @@ import pytest
 from messages.errors import StorageError
 from storage import faults
 from storage.agent_memory import archive as archive_module
-from storage.agent_memory import pack, unpack
+from storage.agent_memory import pack, restore, unpack
 from storage.agent_memory.locking import DirectoryLock
 from tests.storage.agent_memory.deaths import Killed, killed_at, points_of
 
@@ -258,3 +258,18 @@ def test_a_disk_that_refuses_while_restoring_is_a_typed_error(home: Path, number
     with faults.installed(refuse), pytest.raises(StorageError):
         unpack(DirectoryLock(home), blob({"MEMORY.md": text("new")}))
     assert (home / "MEMORY.md").read_text() == "as it was"
+
+
+@pytest.mark.parametrize("path", ["logs", "originals", "MEMORY.md/x", "entries.jsonl/x", ".facts.jsonl/x", ".store/a"])
+def test_a_file_where_a_memory_has_a_folder_is_refused_before_any_is_written(tmp_path: Path, path: str) -> None:
+    blob = {"version": 1, "files": {name: {"encoding": "utf-8", "content": "x"} for name in ("a.txt", path)}}
+    with pytest.raises(ValueError, match="folder"):
+        restore(tmp_path / "memory", lambda: json.dumps(blob).encode())
+    assert list((tmp_path / "memory").iterdir()) == []
+
+
+@pytest.mark.parametrize("answer", ["text", 5, []])
+def test_a_backend_that_answers_no_bytes_is_an_error_and_nothing_is_written(tmp_path: Path, answer: Any) -> None:
+    with pytest.raises(TypeError, match="load_bytes"):
+        restore(tmp_path / "memory", lambda: answer)
+    assert list((tmp_path / "memory").iterdir()) == []
