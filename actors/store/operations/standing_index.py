@@ -171,15 +171,14 @@ class _Drawing:
         self._room -= _size(HEADING, "", NOTE) + reserved
         claims = [_claim_line(claim) for claim in self._unfiled]
         filled = self._fill(unfiled, claims[:_UNFILED_FIRST])
-        units = [self._page_lines(page) for page in self._recent]
         # The other group has a third of the room, as far as it needs it.
         others = self._connected_room(self._room // 3)
         self._room -= others
-        listed = self._fill(recent, units)
+        listed = self._fill(recent, map(self._page_lines, self._recent))
         self._room += others
         of_connected = self._fill(connected, map(self._page_lines, self._connected))
-        if of_connected == len(self._connected) and listed < len(units):
-            listed += self._fill(recent, units[listed:])
+        if of_connected == len(self._connected) and listed < len(self._recent):
+            listed += self._fill(recent, map(self._page_lines, self._recent[listed:]))
         for page in (*self._recent[:listed], *self._connected[:of_connected]):
             counts[page.type] -= 1
         if not +counts:
