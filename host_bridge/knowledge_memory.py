@@ -214,14 +214,16 @@ class KnowledgeMemory:
         return self._ask(PruneLogs(first_kept_day(self._now(), keep - 1)))
 
     def get_recent_logs(self, days: int | None = None) -> str:
-        """The log of the latest ``days`` days (today counts), newest day first, as text."""
+        """The log of the latest ``days`` days (today counts), newest day first, as text. Further lines of an
+        entry are indented: none can pass for another entry or day."""
         wanted = self._recent_days if days is None else days
         _check_whole("days", wanted)
         if wanted < 1:
             return ""
         by_day: dict[str, list[str]] = {}
         for line in self._ask(ReadRecent(first_kept_day(self._now(), wanted - 1), ALL)):
-            shown = f"[{line.at:%Y-%m-%d %H:%M:%S}] [{line.category}] {line.content}"
+            text = "\n  ".join(line.content.strip().splitlines())
+            shown = f"[{line.at:%Y-%m-%d %H:%M:%S}] [{one_line(line.category)}] {text}"
             by_day.setdefault(f"{line.at:%Y-%m-%d}", []).append(shown)
         return "\n".join("\n".join([f"=== {day} ===", *by_day[day]]) for day in sorted(by_day, reverse=True))
 

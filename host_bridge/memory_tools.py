@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, TypeVar
 from messages.json_types import JsonObject
 from storage.agent_memory import KnowledgeEntry, KnowledgeStore
 from storage.agent_memory.entry import GENERAL
+from storage.agent_memory.notes import one_line
 from storage.agent_memory.recall import Ranking, recalled
 
 RECALL_LIMIT: Final = 5
@@ -168,7 +169,7 @@ def _entries(km: Memory, ranking: Ranking) -> list[KnowledgeEntry]:
 
 
 def _shown(entry: KnowledgeEntry) -> str:
-    tag = "" if entry.category == GENERAL else f"[{entry.category}] "
+    tag = "" if entry.category == GENERAL else f"[{one_line(entry.category)}] "
     first, *further = entry.content.strip().splitlines() or [""]
     return "\n".join([f"{tag}{first}", *(f"   {line}" for line in further)])
 

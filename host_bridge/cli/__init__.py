@@ -46,8 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write("knowledge: Windows is not supported; Linux is, and macOS with scans instead of inotify.\n")
         return 2
     arguments = list(sys.argv[1:] if argv is None else argv)
+    from host_bridge.cli import exits, output
+
     try:
         return _run(arguments)
+    except output.Unwritten as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python must not try once more while it shuts down
+        output.complain(f"knowledge: the answer could not be written: {error}. What was asked may have been done.")
+        return exits.UNKNOWN
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -27,11 +27,20 @@ _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _BROKEN = ("quarantined", "storage_error", "store_unavailable")
 
 
+class Unwritten(Exception):
+    """What a command answers could not be written to where its output goes: a full disk, a closed descriptor."""
+
+
 def emit(text: str) -> None:
-    """One text and a line end on stdout."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(printable(text).encode("utf-8", "replace") + b"\n")
-    sys.stdout.buffer.flush()
+    """One text and a line end on stdout. Raises ``Unwritten``, or ``BrokenPipeError`` where nobody reads it."""
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(printable(text).encode("utf-8", "replace") + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unwritten(error.strerror) from error
 
 
 def complain(text: str) -> None:
