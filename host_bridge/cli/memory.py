@@ -105,7 +105,8 @@ def _log(arguments: Sequence[str]) -> int:
     with opened(options) as memory:
         entries = memory.get_recent_entries(days=7 if days is None else days, limit=limit or 50)
     lines = [
-        f"{one['timestamp']}  ({one['category']}) {_indented(one['content'])}{'  *' if one['persistent'] else ''}"
+        f"{one['timestamp']}  ({_one_line(one['category'])}) {_indented(one['content'])}"
+        f"{'  *' if one['persistent'] else ''}"
         for one in entries
     ]
     return _said(options, {"entries": [*entries]}, "\n".join(lines) or "Nothing was remembered in these days.")
@@ -208,3 +209,7 @@ def _said(options: Options, value: dict[str, JsonValue], words: str) -> int:
 
 def _indented(content: str) -> str:
     return "\n    ".join(content.splitlines())
+
+
+def _one_line(category: str) -> str:
+    return " ".join(category.split())

@@ -75,6 +75,18 @@ def test_what_is_remembered_is_recalled_listed_and_in_the_context(run: Run) -> N
     assert run("log", "--limit", "1")[1].endswith("(general) Standup at nine\n")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", [["memory", "remember", "x"], ["memory", "facts"], ["--version"], ["--help"]])
+def test_an_answer_that_cannot_be_written_is_said_in_one_line(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "memory").mkdir()
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "host_bridge", *words], stdout=full, stderr=subprocess.PIPE, timeout=30,
+            cwd=PACKAGES_ROOT, env={**os.environ, "KNOWLEDGE_MEMORY_DIR": str(tmp_path / "memory")},
+        )  # fmt: skip
+    assert (ended.returncode, ended.stderr.count(b"\n")) == (exits.UNKNOWN, 1)
+
+
 def test_pruning_says_how_many_logs_went(run: Run, tmp_path: Path) -> None:
     run("remember", "today")
     (tmp_path / "memory" / "logs" / "2020-01-01.jsonl").write_text("")
