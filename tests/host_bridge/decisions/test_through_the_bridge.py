@@ -44,7 +44,7 @@ def bridge(state_dir: Path, url: str, *, model: str = "rerank/one", timeout: int
     return KnowledgeBridge(
         state_dir,
         config=parse_configuration(
-            f"agents: {{list: [{{id: main, decisionModel: {model}}}, {{id: other}}]}}\n"
+            f"agents: {{list: [{{id: main, decisionModel: {model}}}, {{id: other, decisionModel: ''}}]}}\n"
             f"models: {{providers: {{rerank: {{baseUrl: '{url}', models: [{{id: one}}]}}}}}}\n"
             f"recallGate: {{mode: live, timeoutMs: {timeout}}}\n"
         ),
