@@ -24,7 +24,7 @@ from actors.authority.permit import Permit, belongs_to, leads_to, reaches_throug
 from actors.authority.policy import Memberships, Policy, holder_of, memberships
 from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.tokens import ListTokens, MintToken, RevokeToken, TokenReader
-from actors.authority.view import AuthorityView, Membership
+from actors.authority.view import AuthorityView, Membership, listed_in_several
 from actors.supervision import PARKED, ActorContext, Envelope, GuardedActor, Request
 from messages.errors import Denied, InternalError, KnowledgeError, RevocationPending, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
@@ -250,8 +250,12 @@ class Authority(GuardedActor):
     def _bind(self, agent: str) -> StoreLayout:
         registry = self._open()
         policy = self._read_policy()
-        holder = holder_of(policy, memberships(policy.stores), agent)
+        listed_in = memberships(policy.stores)
+        holder = holder_of(policy, listed_in, agent)
         if holder is None:
+            # The configuration may have changed since the view that sent the caller here.
+            if agent in policy.agents:
+                raise listed_in_several(listed_in[agent])
             raise Denied("This agent has no access to a knowledge store here.")
         entry = registry.ensure(holder, at=self._now_ms(), by=agent)
         if not entry.made:

@@ -6,7 +6,7 @@ asking the authority's mailbox (DESIGN.md, One request; stores-and-access.md, Ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -106,10 +106,7 @@ def resolve(view: AuthorityView, audience: Audience, *, write: bool, now: dateti
     if member is None or not _knows_delegates(view, audience):
         raise Denied("This agent has no access to a knowledge store here.")
     if member.ambiguous:
-        raise StoreAmbiguous(
-            "The agent is listed in several named stores and is unavailable until it is listed in one.",
-            stores=list(member.ambiguous),
-        )
+        raise listed_in_several(member.ambiguous)
     _require_writes_enabled(view, write)
     granted = granted_access(view, originating(audience))
     if member.vault_id is None:
@@ -125,6 +122,13 @@ def resolve(view: AuthorityView, audience: Audience, *, write: bool, now: dateti
         may_write=view.writes_enabled and granted != "read",
         epoch=view.epoch,
         expires_at=earliest_expiry(audience),
+    )
+
+
+def listed_in_several(stores: Sequence[str]) -> StoreAmbiguous:
+    """The refusal of an agent that several named stores list."""
+    return StoreAmbiguous(
+        "The agent is listed in several named stores and is unavailable until it is listed in one.", stores=list(stores)
     )
 
 

@@ -32,6 +32,7 @@ from messages.errors import (
     Quarantined,
     Restarting,
     Stopping,
+    StoreAmbiguous,
     StoreOpening,
     StoreUnavailable,
 )
@@ -320,6 +321,15 @@ def test_a_request_to_an_actor_that_the_root_has_not_started_yet_waits_for_it(ho
     answers: list[JsonObject] = []
     pending.deliver(answers.append)
     assert answers[0]["running"] is None
+
+
+def test_an_agent_that_becomes_ambiguous_while_its_store_is_made_is_told_so(house: House) -> None:
+    house.scheduler.advance(1)
+    stores = {name: SharedStore(("main",)) for name in ("work", "home")}
+    house.policy = Policy(agents=AGENTS, stores=MappingProxyType(stores))
+    error = house.error(house.submit())
+    assert isinstance(error, StoreAmbiguous)
+    assert error.fields["stores"] == ["work", "home"]
 
 
 # --- deadlines, whatever a call waits for --------------------------------------------------------------------
