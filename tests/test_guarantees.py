@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from stress.judges import JUDGES
+from tests.tree import CHECKOUT, PACKAGES, PACKAGES_ROOT
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-PAGE: Final = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+PAGE: Final = (CHECKOUT / "docs" / "guarantees.md").read_text("utf-8")
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
@@ -22,6 +22,11 @@ def rows() -> list[list[str]]:
     return found[1:]
 
 
+def lies_at(name: str) -> Path:
+    """Where a path of the tree lies: the packages may be installed somewhere else."""
+    return (PACKAGES_ROOT if name.partition("/")[0] in PACKAGES else CHECKOUT) / name
+
+
 def paths(cell: str) -> list[str]:
     """What a cell names of the tree; a name without a folder lies in that of the name before it."""
     found, folder = list[str](), ""
@@ -30,7 +35,7 @@ def paths(cell: str) -> list[str]:
             folder = name if name.endswith("/") else name.rpartition("/")[0] + "/"
             found.append(name)
         elif name.endswith(".py"):
-            found.append(folder + name if (ROOT / (folder + name)).exists() or not (ROOT / name).exists() else name)
+            found.append(folder + name if lies_at(folder + name).exists() or not lies_at(name).exists() else name)
     return found
 
 
@@ -49,11 +54,11 @@ def test_every_promise_names_the_test_or_the_judge_that_proves_it(row: list[str]
     tests = [name for name in paths(row[2]) if name.startswith("tests/")]
     assert tests or others(row[2])
     for name in tests:
-        path = ROOT / name
+        path = lies_at(name)
         assert path.is_file() or (path.is_dir() and any(path.rglob("test_*.py"))), f"{name} is not there"
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: re.sub(r"\W+", "-", row[0])[:60])
 def test_every_promise_is_kept_in_a_place_that_is_there(row: list[str]) -> None:
     for name in paths(row[1]):
-        assert (ROOT / name).exists(), name
+        assert lies_at(name).exists(), name
