@@ -239,12 +239,3 @@ def is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _is_float(value: float) -> bool:
-    """Whether a whole number is not too large for one."""
-    try:
-        float(value)
-    except OverflowError:
-        return False
-    return True
