@@ -26,6 +26,7 @@ _COMMANDS = {
     "gate": "host_bridge.cli.gate",
     "grants": "host_bridge.cli.grants",
     "inspect": "host_bridge.cli.inspect",
+    "kb": "host_bridge.cli.kb",
     "maintenance": "host_bridge.cli.maintenance",
     "mcp": "host_bridge.cli.mcp",
     "memory": "host_bridge.cli.memory",

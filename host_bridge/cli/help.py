@@ -25,6 +25,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge store ...                decide about one store: move it, adopt its vault as it is, accept deletions
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
   knowledge gate ...                 what the recall gate did: replay its log, find a threshold
+  knowledge kb build|search          what people have reviewed: compile it into one file, and search it
   knowledge skills                   procedures for agents: list them, or copy them into a folder
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
@@ -272,6 +273,30 @@ Examples:
   knowledge inspect search "budget" --type project --json
   knowledge inspect records --lifecycle invalid
 """,
+    "kb": f"""\
+knowledge kb build STANCES DOCS -o FILE    compile reviewed stances and a folder of Markdown into one file
+knowledge kb search FILE QUERY             what in it speaks to a question, the best first
+
+STANCES is stances.json: an array of positions that people have reviewed, each with id (lower-case words joined by
+hyphens), title, questions, state, answer, sources and date (of the review). Every problem of it is listed at once, with
+the stance and the line. DOCS is a folder; each .md file below it gives its title, headings, first paragraph and tags.
+Links in it are not followed. FILE is replaced as a whole; the same input gives the same bytes. It holds each stance's
+digest, which a promotion names: `build` and `search` show it with --json.
+
+A word of the question with three or more bytes counts 3 where a title or one of a stance's questions has it, 2 in a
+state, a heading or a tag, 1 in an answer or a first paragraph. A question without such a word is refused.
+
+  -o FILE, --output FILE         build: the file to write
+  --limit N                      search: at most so many, from 1 to 10 (default 3)
+  --note                         search: the note for a model instead, of at most two with a score of 5 or more
+  --json                         one compact line
+{_STATE} (not needed here)
+
+Examples:
+  knowledge kb build stances.json docs/ -o kb.json
+  knowledge kb search kb.json "Can agents be paid yet?" --limit 5
+  knowledge kb search kb.json "Can agents be paid yet?" --note
+""",
     "maintenance": f"""\
 knowledge maintenance run [--agent A]     look after every store now, or after the store of one agent
 knowledge maintenance status              the schedule, the next and the last run, and each store's last result
@@ -510,6 +535,7 @@ _ENDS = {
     "doctor": "3456",
     "gate": "3",
     "inspect": "345",
+    "kb": "34",
     "maintenance": "345",
     "mcp": "345",
     "memory": "345",
