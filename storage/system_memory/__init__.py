@@ -1,0 +1,1 @@
+"""System memory: what a network of agents has observed and can evidence."""
