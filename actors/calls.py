@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, assert_never
 
 from actors.authority import Permit, PermitGate
 from actors.supervision import Reply, log_defect
@@ -25,6 +25,7 @@ from messages.errors import (
 )
 from messages.json_types import JsonObject
 from messages.provider import ProviderCall
+from messages.system_memory import StewardCall, SystemMemoryCall
 from messages.tools import CATALOGUE
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class PendingCall:
 
     __slots__ = ("_call", "_gate", "_may_answer", "_permit", "_reply", "_shape", "_started")
 
-    def __init__(self, gate: PermitGate, call: Call | ProviderCall) -> None:
+    def __init__(self, gate: PermitGate, call: Call | ProviderCall | SystemMemoryCall | StewardCall) -> None:
         self._gate = gate
         self._call = call
         self._started = time.monotonic()
@@ -82,13 +83,19 @@ class PendingCall:
             raise InternalError("An answer without a permit is never handed over.")
 
     def _may_write(self) -> bool:
-        if isinstance(self._call, ProviderCall):
-            return False
-        spec = CATALOGUE.get(self._call.tool)
-        return spec is None or spec.action == "write"
+        match self._call:
+            case ProviderCall():
+                return False
+            case SystemMemoryCall() | StewardCall():
+                return self._call.writes
+            case Call():
+                spec = CATALOGUE.get(self._call.tool)
+                return spec is None or spec.action == "write"
+            case _:
+                assert_never(self._call)
 
     def _known(self) -> bool:
-        return isinstance(self._call, ProviderCall) or self._call.tool in CATALOGUE
+        return not isinstance(self._call, Call) or self._call.tool in CATALOGUE
 
     def cancel(self) -> None:
         """Ask for the call to end before it is accepted; an accepted write gives its normal answer."""

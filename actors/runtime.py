@@ -41,6 +41,7 @@ from actors.prompting import Prompting
 from actors.providing import Providing
 from actors.recall_gate import Decisions, GateSettings, Places, RecallDesk
 from actors.recall_gate import children as recall_gate_children
+from actors.reminding import Reminding
 from actors.settling import settle
 from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.supervision import (
@@ -54,6 +55,8 @@ from actors.supervision import (
     Reply,
     Tree,
 )
+from actors.system_memory import LANE as SYSTEM_MEMORY
+from actors.system_memory import SystemMemory, SystemMemorySettings
 from messages.access import AccessRequest, DoctorRequest, RebuildRegistryRequest
 from messages.audience import (
     Audience,
@@ -70,6 +73,7 @@ from messages.errors import (
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall
 from messages.provider import PromptWording, ProviderCall, RecallGateRequest
+from messages.system_memory import StewardCall, SystemMemoryCall
 from messages.tools import ToolRequest, ToolSpec, parse_arguments, tool_spec
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
@@ -135,6 +139,7 @@ class Runtime:
         prompt_wording: PromptWording = lambda request, facts: "",
         recall_gate: Callable[[], GateSettings] = GateSettings,
         decisions: Decisions = lambda agent: None,
+        system_memory: Callable[[], SystemMemorySettings] = SystemMemorySettings,
     ) -> None:
         """``policy``, ``maintenance``, ``hub_percentile``, ``workspace``, ``recall_gate`` and ``decisions`` (an agent's
         Decision model) are read again each time: what the configuration says now; an unchanged policy is the same
@@ -199,6 +204,12 @@ class Runtime:
                 stops_first=True,
             )
         )
+        remembers = ChildSpec(
+            SYSTEM_MEMORY,
+            partial(SystemMemory, path=layout.system_memory, settings=system_memory, now_us=lambda: now_ms() * 1_000),
+            settings=ActorSettings(label="System memory", inbox=self._settings.inbox()),
+        )
+        self._reminding = Reminding(self.gate, self._tree.root.start_child(remembers))
         self._backups = Backups(layout, self.gate, self._tree, self._open_store)
         self._operators = Operators(
             Surroundings(
@@ -253,6 +264,30 @@ class Runtime:
                 self._when_ready(lambda: self._providing.start(pending, call), pending, call.deadline)
         except KnowledgeError as error:
             pending.fail(error)
+        return pending
+
+    def remind(self, call: SystemMemoryCall) -> PendingCall:
+        """The same for a call of an account to system memory."""
+        pending = PendingCall(self.gate, call)
+        try:
+            if self._closing.is_set():
+                raise Stopping("The runtime is stopping; the call did not run.")
+            if not isinstance(call.audience, AudienceToken):
+                require_well_formed(call.audience)
+            self._watch(pending, call.deadline)
+            self._when_ready(lambda: self._reminding.start(pending, call), pending, call.deadline)
+        except KnowledgeError as error:
+            pending.fail(error)
+        return pending
+
+    def attend(self, call: StewardCall) -> PendingCall:
+        """The same for what an observer or a steward asks on the owner's own machine."""
+        pending = PendingCall(self.gate, call)
+        self._watch(pending, call.deadline)
+        if self._closing.is_set():
+            pending.fail(Stopping("The runtime is stopping; the request did not run."))
+        else:
+            self._reminding.attend(pending, call)
         return pending
 
     def operate(self, call: OperatorCall) -> PendingOperation:

@@ -22,6 +22,7 @@ from actors.maintenance import Schedule
 from actors.operators import PendingOperation
 from actors.recall_gate import GateSettings
 from actors.runtime import Runtime, RuntimeSettings
+from actors.system_memory import SystemMemorySettings
 from host_bridge.config import Configuration, ConfigurationFile
 from host_bridge.decisions import DecisionProviders
 from host_bridge.memberships import MembershipFile
@@ -42,7 +43,16 @@ from messages.operator import (
 )
 from messages.provider import PROVIDER_METHODS, ProviderCall, parse_provider_call
 from messages.schemas import export_tools
+from messages.system_memory import (
+    STEWARD_METHODS,
+    SYSTEM_MEMORY_METHODS,
+    StewardCall,
+    SystemMemoryCall,
+    parse_steward_call,
+    parse_system_memory_call,
+)
 from messages.vocabulary import DEADLINE_DEFAULT_MS, DEADLINE_MAX_MS
+from storage.knowledge_base import load_corpus
 from storage.layout import Layout, resolve_state_dir
 
 ToolFormat = Literal["mcp", "openai", "openai-strict", "anthropic"]
@@ -98,6 +108,7 @@ class KnowledgeBridge:
                 if self._file is None
                 else MembershipFile(self._layout.configuration, self._file.take_over),
                 prompt_wording=prompt_words,
+                system_memory=self._system_memory,
             )
         except BaseException:
             self._release()
@@ -153,19 +164,37 @@ class KnowledgeBridge:
         return _answer_of(self._runtime.operate(parse_operator_call(method, params, peer=operator)))
 
     def consult(self, method: str, params: JsonObject, audience: Caller | None = None) -> JsonObject:
-        """The answer of a method of the memory provider (``memory.search``, ...), its params as on the host protocol.
+        """The answer of a method of the memory provider (``memory.search``, ...) or of an account's system memory
+        (``systemMemory.recall``, ...), its params as on the host protocol.
 
         Blocks until the answer or its ``deadlineMs``; raises ``KnowledgeError``. ``audience`` asks where ``params``
         names none.
         """
+        if method in SYSTEM_MEMORY_METHODS:
+            return _answer_of(self._runtime.remind(parse_system_memory_call(method, params, caller=audience)))
         if method not in PROVIDER_METHODS:
             raise InvalidArgument(
-                "The memory provider has no such method.",
+                "The memory provider and system memory have no such method.",
                 field="method",
                 reason="unknown",
-                allowed=list(PROVIDER_METHODS),
+                allowed=[*PROVIDER_METHODS, *SYSTEM_MEMORY_METHODS],
             )
         return _answer_of(self._runtime.provide(parse_provider_call(method, params, caller=audience)))
+
+    def steward(self, method: str, params: JsonObject) -> JsonObject:
+        """The answer of a request about system memory (``steward.observe``, ``steward.admit``, ...) of whoever runs
+        this program: an observer or steward on their own machine. Who is a steward, the configuration says.
+
+        Blocks until the answer or its ``deadlineMs``; raises ``KnowledgeError``.
+        """
+        if method not in STEWARD_METHODS:
+            raise InvalidArgument(
+                "Observers and stewards have no such method.",
+                field="method",
+                reason="unknown",
+                allowed=list(STEWARD_METHODS),
+            )
+        return _answer_of(self._runtime.attend(parse_steward_call(method, params, door="program")))
 
     def audience_of(self, token: str) -> Audience:
         """The audience that a token stands for now. Raises the refusals that a call with it would get; never blocks."""
@@ -180,6 +209,14 @@ class KnowledgeBridge:
     def provide(self, call: ProviderCall) -> PendingAnswer:
         """Accept a call of the memory provider; never blocks, never raises."""
         return self._runtime.provide(call)
+
+    def remind(self, call: SystemMemoryCall) -> PendingAnswer:
+        """Accept a call of an account to system memory; never blocks, never raises."""
+        return self._runtime.remind(call)
+
+    def attend(self, call: StewardCall) -> PendingAnswer:
+        """Accept what an observer or a steward asks on the owner's own machine; never blocks, never raises."""
+        return self._runtime.attend(call)
 
     def operate(self, call: OperatorCall) -> PendingOperation:
         """Accept an operator's request of a door; never blocks, never raises."""
@@ -241,6 +278,17 @@ class KnowledgeBridge:
         """What the configuration says of the recall gate now: off where it says nothing. Any thread."""
         found = self.configuration.recall_gate
         return GateSettings() if found is None else GateSettings(**found.model_dump())
+
+    def _system_memory(self) -> SystemMemorySettings:
+        """What the configuration says of system memory now. System memory's thread."""
+        found = self.configuration.system_memory
+        return SystemMemorySettings(
+            stewards=frozenset(found.stewards),
+            system_bucket=found.system_bucket_enabled,
+            unchallenged_days=found.ready.unchallenged_days,
+            sessions=found.ready.sessions,
+            corpus=lambda: None if found.corpus is None else load_corpus(str(found.corpus)),
+        )
 
     def _policy(self) -> Policy:
         """What the configuration says of access now; the same object while it says the same. Authority thread."""

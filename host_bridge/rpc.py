@@ -46,6 +46,14 @@ from messages.operator import (
 )
 from messages.provider import PROVIDER_METHODS, ProviderCall, parse_provider_call
 from messages.schemas import ToolFormat
+from messages.system_memory import (
+    STEWARD_METHODS,
+    SYSTEM_MEMORY_METHODS,
+    StewardCall,
+    SystemMemoryCall,
+    parse_steward_call,
+    parse_system_memory_call,
+)
 
 OPEN_CALLS_MAX = 256
 SUBSCRIPTIONS_MAX = 16
@@ -53,7 +61,7 @@ _log = logging.getLogger(__name__)
 
 Method: TypeAlias = Callable[[JsonObject], JsonValue]
 R = TypeVar("R")
-_C = TypeVar("_C", Call, ProviderCall, OperatorCall, SubscribeCall)
+_C = TypeVar("_C", Call, ProviderCall, SystemMemoryCall, StewardCall, OperatorCall, SubscribeCall)
 
 
 class Service(Protocol):
@@ -62,6 +70,10 @@ class Service(Protocol):
     def submit(self, call: Call) -> PendingAnswer: ...
 
     def provide(self, call: ProviderCall) -> PendingAnswer: ...
+
+    def remind(self, call: SystemMemoryCall) -> PendingAnswer: ...
+
+    def attend(self, call: StewardCall) -> PendingAnswer: ...
 
     def operate(self, call: OperatorCall) -> PendingAnswer: ...
 
@@ -170,11 +182,13 @@ class RpcPeer:
         caller: Audience | None = None,
         operator: Operator | None = None,
         methods: Mapping[str, Method] | None = None,
+        stewards: bool = False,
         on_shutdown: Callable[[], None] | None = None,
         after_shutdown: Callable[[], None] | None = None,
     ) -> None:
         """``caller`` is the audience of calls that carry none, ``operator`` who asks where a request names nobody;
-        ``methods`` are answered in the reader's thread.
+        ``methods`` are answered in the reader's thread. ``stewards``: whether observers and stewards of system memory
+        may ask here, which is so at the owner's own socket only.
 
         ``on_shutdown`` drains whatever this peer's ``shutdown`` ends, before the answer, in a thread of its own;
         ``after_shutdown`` runs there once the answer is in the outbox.
@@ -185,6 +199,7 @@ class RpcPeer:
         self._outbox = outbox
         self._caller = caller
         self._operator = operator
+        self._stewards = stewards
         self._subscriptions: list[Subscription] = []
         self._methods = dict(methods or {})
         self._on_shutdown = on_shutdown
@@ -226,6 +241,12 @@ class RpcPeer:
         if request.method in PROVIDER_METHODS:
             self._call(request, self._provider_call_of(request.method), self._service.provide)
             return
+        if request.method in SYSTEM_MEMORY_METHODS:
+            self._call(request, self._system_memory_call_of(request.method), self._service.remind)
+            return
+        if self._stewards and request.method in STEWARD_METHODS:
+            self._call(request, self._steward_call_of(request.method), self._service.attend)
+            return
         if request.method in OPERATOR_METHODS:
             self._call(request, self._operator_call_of(request.method), self._service.operate)
             return
@@ -264,6 +285,12 @@ class RpcPeer:
 
     def _operator_call_of(self, method: str) -> Callable[[JsonObject], OperatorCall]:
         return lambda params: parse_operator_call(method, params, peer=self._operator)
+
+    def _system_memory_call_of(self, method: str) -> Callable[[JsonObject], SystemMemoryCall]:
+        return lambda params: parse_system_memory_call(method, params, caller=self._caller)
+
+    def _steward_call_of(self, method: str) -> Callable[[JsonObject], StewardCall]:
+        return lambda params: parse_steward_call(method, params, door="socket")
 
     def _provider_call_of(self, method: str) -> Callable[[JsonObject], ProviderCall]:
         return lambda params: parse_provider_call(method, params, caller=self._caller)

@@ -333,6 +333,14 @@ class Registry:
         with self._database.transaction(full=True, point="registry.change"):
             registry_audit.note(self._database, by, action, subject)
 
+    def note_once(self, action: Action, subject: JsonObject, by: By) -> None:
+        """The same, unless this very row is there already: whoever tells of it may not know that it did."""
+        self._require_in_place()
+        if registry_audit.has(self._database, by, action, subject):
+            return
+        with self._database.transaction(full=True, point="registry.change"):
+            registry_audit.note(self._database, by, action, subject)
+
     def audit(self, *, limit: int) -> list[JsonObject]:
         """The newest rows of the audit first."""
         return registry_audit.rows(self._database, limit=limit)

@@ -33,6 +33,11 @@ Action: TypeAlias = Literal[
     "registry.rebuild",
     "registry.restore",
     "store.repair",
+    "memory.admit",
+    "memory.refute",
+    "memory.supersede",
+    "memory.promote",
+    "memory.erase",
 ]
 
 
@@ -54,6 +59,15 @@ def note(database: Database, by: By, action: Action, subject: JsonObject) -> Non
     database.execute("DELETE FROM audit WHERE sequence <= ?", (database.last_insert_rowid - KEPT,))
 
 
+def has(database: Database, by: By, action: Action, subject: JsonObject) -> bool:
+    """Whether this very row is there."""
+    found = database.query_one(
+        "SELECT 1 FROM audit WHERE at = ? AND actor = ? AND door = ? AND action = ? AND subject = ?",
+        (by.at, by.actor, by.door, action, orjson.dumps(subject).decode()),
+    )
+    return found is not None
+
+
 def rows(database: Database, *, limit: int) -> list[JsonObject]:
     """The newest rows first."""
     found = database.query(
@@ -72,4 +86,4 @@ def rows(database: Database, *, limit: int) -> list[JsonObject]:
     ]
 
 
-__all__ = ["KEPT", "Action", "By", "note", "rows"]
+__all__ = ["KEPT", "Action", "By", "has", "note", "rows"]

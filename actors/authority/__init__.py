@@ -1,6 +1,7 @@
 """Who may reach what: the authority publishes a view, and the gate decides from it at every step."""
 
 from actors.authority.assigning import MoveAgent
+from actors.authority.auditing import NoteStewardActions
 from actors.authority.authority import (
     Authority,
     AwaitView,
@@ -39,6 +40,7 @@ __all__ = [
     "MintToken",
     "MoveAgent",
     "NoteErasure",
+    "NoteStewardActions",
     "Permit",
     "PermitGate",
     "PlanMove",

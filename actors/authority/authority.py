@@ -16,6 +16,7 @@ from typing import Final
 
 from actors.authority import assigning, relocations, tokens
 from actors.authority.assigning import MoveAgent, agents_of
+from actors.authority.auditing import NoteStewardActions, note_actions
 from actors.authority.doctor import Examine, RebuildRegistry, examination, made_anew
 from actors.authority.gate import PermitGate
 from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants, announce, change, listed
@@ -194,6 +195,8 @@ class Authority(GuardedActor):
                 subject: JsonObject = {"vaultId": vault_id, "agent": agent, "sessionId": session_id}
                 self._open().note("conversation.erase", subject, by)
                 return True
+            case NoteStewardActions():
+                return note_actions(self._open(), message)
             case EndErased(vault_id, partition):
                 self._gate.erase(vault_id, partition)
                 self._published = None  # a new epoch, though nobody's access has changed

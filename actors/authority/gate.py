@@ -24,6 +24,7 @@ from actors.authority.view import (
     require_audience,
     require_scope,
     resolve,
+    resolve_account,
     resolve_operator,
     resolve_upkeep,
 )
@@ -197,6 +198,11 @@ class PermitGate:
         if isinstance(origin, Conversation) and len(self._seen) < SEEN_MAX:
             self._seen[origin.agent, origin.session_key] = round(now.timestamp() * 1000)
         return found
+
+    def account_of(self, audience: Audience | None, *, write: bool) -> str:
+        """The audience's account in system memory now. Raises the refusals of
+        :func:`actors.authority.view.resolve_account`, and ``Restarting`` while no authority vouches for a view."""
+        return resolve_account(self._current(), require_audience(audience), write=write, now=self._now())
 
     def audience_of(self, caller: Caller | None) -> Audience | None:
         """The audience of a caller that may have come with a token instead. Raises the refusals of

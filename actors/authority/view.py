@@ -35,6 +35,7 @@ from messages.errors import (
     WritesDisabled,
 )
 from messages.operator import Operator, Scope
+from messages.system_memory import account_of
 from messages.vocabulary import PRIVATE
 from storage.grants import Access
 from storage.layout import StoreLayout
@@ -123,6 +124,19 @@ def resolve(view: AuthorityView, audience: Audience, *, write: bool, now: dateti
         epoch=view.epoch,
         expires_at=earliest_expiry(audience),
     )
+
+
+def resolve_account(view: AuthorityView, audience: Audience, *, write: bool, now: datetime) -> str:
+    """The account of ``audience`` in system memory; no store is needed for it. Pure, any thread.
+
+    Raises ``Sandboxed``, ``AudienceStale``, ``Denied`` (an unknown agent, or a conversation), ``WritesDisabled``.
+    """
+    require_current(view, audience, now)
+    if not _knows_delegates(view, audience):
+        raise Denied("This agent is not known here.")
+    account = account_of(audience)
+    _require_writes_enabled(view, write)
+    return account
 
 
 def listed_in_several(stores: Sequence[str]) -> StoreAmbiguous:

@@ -38,6 +38,7 @@ _COMMANDS = {
     "stop": "host_bridge.cli.stop",
     "store": "host_bridge.cli.store",
     "stores": "host_bridge.cli.stores",
+    "system-memory": "host_bridge.cli.system_memory",
 }
 
 

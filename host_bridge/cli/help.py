@@ -26,6 +26,7 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge maintenance run|status   look after the stores now, or see when that happens and what it found
   knowledge gate ...                 what the recall gate did: replay its log, find a threshold
   knowledge kb build|search          what people have reviewed: compile it into one file, and search it
+  knowledge system-memory ...        what a network of agents observed: admit it, dispute it, promote it into review
   knowledge skills                   procedures for agents: list them, or copy them into a folder
   knowledge serve                    own the state directory in the foreground
   knowledge stop                     end the owner
@@ -520,6 +521,39 @@ Nothing to stop is no failure. Clients that stay connected start another when th
 Example:
   knowledge stop
 """,
+    "system-memory": f"""\
+knowledge system-memory observe --account A --slug S --body B --tier T --as-of D --evidence E...
+knowledge system-memory challenge ID --account A --ground G [--evidence E...]
+knowledge system-memory admit ID --steward A --verdict admitted|rejected --ground G
+knowledge system-memory refute CHALLENGE --steward A --ground G
+knowledge system-memory supersede ID --account A|--steward A --slug S --body B --tier T --as-of D --evidence E...
+knowledge system-memory promote ID --steward A --stance STANCE --slug S --evidence E...
+knowledge system-memory status [ID]                how many claims of each status there are, or the status of one
+knowledge system-memory ready                      the claims that have stabilised enough to be reviewed into a stance
+knowledge system-memory show [ID]                  the newest claims, or one with every record about it
+knowledge system-memory erase --account A --yes    delete all that an account wrote, for good
+
+A claim is what an account observed and can evidence. It is recalled to agents (systemMemory.systemBucketEnabled) while
+a steward's admission stands and no challenge with evidence is open. It is never edited: a later claim on the same slug
+supersedes it, and once people have reviewed it, a promotion drains it into a stance of the knowledge base
+(`knowledge kb`). Stewards are those of systemMemory.stewards in knowledge.yaml; whoever runs this command on the
+owner's machine may act for them. What stewards do is in `knowledge stores audit`.
+
+  --slug sys:NAME                what the claim is about; a correction and a promotion name the same one
+  --tier ledger|glass            whether a record proves it, or it can be looked at
+  --as-of YYYY-MM-DD             the day on which it was observed true (promote: today)
+  --evidence KIND:REF:DIGEST     KIND receipt, memory or url; give it again for each, 20 at most
+  --entity NAME                  whom or what it concerns
+  --ground TEXT                  why, in a sentence
+  --limit N                      show: how many claims (1 to 200, default 50)
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge system-memory status
+  knowledge system-memory show --limit 5
+  knowledge system-memory ready --json
+""",
 }
 
 
@@ -547,6 +581,7 @@ _ENDS = {
     "stop": "345",
     "store": "345",
     "stores": "345",
+    "system-memory": "345",
 }
 
 

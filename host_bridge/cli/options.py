@@ -22,12 +22,19 @@ class UsageError(Exception):
 class Options:
     """What was given: values by option name, flags as ``""``, and the other words in their order."""
 
-    def __init__(self, values: Mapping[str, str], words: Sequence[str]) -> None:
+    def __init__(
+        self, values: Mapping[str, str], words: Sequence[str], repeated: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
         self._values = values
+        self._repeated = repeated or {}
         self.words = words
 
     def get(self, name: str) -> str | None:
         return self._values.get(name)
+
+    def all(self, name: str) -> Sequence[str]:
+        """Every value of an option that may be given several times, in their order."""
+        return self._repeated.get(name, ())
 
     def has(self, name: str) -> bool:
         return name in self._values
@@ -50,9 +57,13 @@ class Options:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def parse(arguments: Sequence[str], known: Mapping[str, bool], *, words: int = 0) -> Options:
-    """Read ``arguments``: ``known`` says of each option whether it takes a value, ``words`` how many words may be."""
+def parse(
+    arguments: Sequence[str], known: Mapping[str, bool], *, words: int = 0, repeated: Sequence[str] = ()
+) -> Options:
+    """Read ``arguments``: ``known`` says of each option whether it takes a value, ``words`` how many words may be,
+    ``repeated`` which options may be given more than once."""
     values: dict[str, str] = {}
+    several: dict[str, list[str]] = {}
     rest: list[str] = []
     queue = list(arguments)
     while queue:
@@ -66,7 +77,7 @@ def parse(arguments: Sequence[str], known: Mapping[str, bool], *, words: int = 0
         name, separator, value = argument.partition("=")
         if name not in known:
             raise UsageError(f"there is no option {name} here{_suggestion(name, known)}")
-        if name in values:
+        if name in values and name not in repeated:
             raise UsageError(f"{name} is given twice")
         if not known[name]:
             if separator:
@@ -76,9 +87,10 @@ def parse(arguments: Sequence[str], known: Mapping[str, bool], *, words: int = 0
                 raise UsageError(f"{name} needs a value")
             value = queue.pop(0)
         values[name] = value
+        several.setdefault(name, []).append(value)
     if len(rest) > words:
         raise UsageError(f"unexpected word {rest[words]!r}")
-    return Options(values, rest)
+    return Options(values, rest, several)
 
 
 def state_dir(options: Options) -> str:

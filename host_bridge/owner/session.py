@@ -130,6 +130,7 @@ class Session:
             caller=caller,
             operator=LOCAL_OPERATOR,
             methods=self._methods,
+            stewards=True,
             on_shutdown=self._shut_down,
             after_shutdown=self._reader.stop,
         )

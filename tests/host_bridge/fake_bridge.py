@@ -38,6 +38,7 @@ from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall, Subscriber
 from messages.provider import ProviderCall
 from messages.schemas import ToolFormat, export_tools
+from messages.system_memory import StewardCall, SystemMemoryCall
 from messages.tools import CATALOGUE
 
 if TYPE_CHECKING:
@@ -164,6 +165,19 @@ class KnowledgeBridge:
         """Who asked for what, echoed."""
         pending = FakePending(Call(call.tool, {}, call.audience, call.deadline), self._forget)
         pending.settle({"method": call.tool, "request": call.request.model_dump(mode="json", by_alias=True)})
+        return pending
+
+    def remind(self, call: SystemMemoryCall) -> FakePending:
+        """Who asked for what, echoed."""
+        pending = FakePending(Call(call.tool, {}, call.audience, call.deadline), self._forget)
+        pending.settle({"method": call.tool, "request": call.request.model_dump(mode="json", by_alias=True)})
+        return pending
+
+    def attend(self, call: StewardCall) -> FakePending:
+        """What was asked, echoed with the door that it came in by."""
+        pending = FakePending(Call(call.tool, {}, None, call.deadline), self._forget)
+        request: JsonObject = call.request.model_dump(mode="json", by_alias=True)
+        pending.settle({"method": call.tool, "door": call.door, "request": request})
         return pending
 
     def operate(self, call: OperatorCall) -> FakePending:
