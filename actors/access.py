@@ -16,13 +16,16 @@ from actors.authority import (
     EndRun,
     Examine,
     ListGrants,
+    ListHttpKeys,
     ListStores,
     ListTokens,
+    MakeHttpKey,
     MintToken,
     MoveAgent,
     PermitGate,
     ReadAudit,
     RebuildRegistry,
+    RevokeHttpKey,
     RevokeToken,
 )
 from actors.operators import PendingOperation, operator_by
@@ -35,12 +38,15 @@ from messages.access import (
     EndRunRequest,
     JoinStoreRequest,
     ListGrantsRequest,
+    ListHttpKeysRequest,
     ListStoresRequest,
     ListTokensRequest,
+    MakeHttpKeyRequest,
     MintTokenRequest,
     OwnStoreRequest,
     RebuildRegistryRequest,
     RemoveGrantRequest,
+    RevokeHttpKeyRequest,
     RevokeTokenRequest,
     SetGrantRequest,
     ShareStoreRequest,
@@ -50,7 +56,14 @@ from messages.errors import Cancelled, Denied, InvalidArgument
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall
 
-LOOKS_ONLY = (ListStoresRequest, ListGrantsRequest, ListTokensRequest, AuditRequest, DoctorRequest)
+LOOKS_ONLY = (
+    ListStoresRequest,
+    ListGrantsRequest,
+    ListTokensRequest,
+    ListHttpKeysRequest,
+    AuditRequest,
+    DoctorRequest,
+)
 
 
 class AccessDesk:
@@ -140,6 +153,18 @@ class AccessDesk:
                 return RevokeToken(token_id, by, call.operator.agents)
             case ListTokensRequest(limit=limit):
                 return ListTokens(_whose(call), limit)
+            case MakeHttpKeyRequest(operator_id=operator_id, rotate=rotate):
+                _nobodys(call)
+                require_whole_admin(call)
+                return MakeHttpKey(operator_id, rotate, by)
+            case RevokeHttpKeyRequest(operator_id=operator_id):
+                _nobodys(call)
+                require_whole_admin(call)
+                return RevokeHttpKey(operator_id, by)
+            case ListHttpKeysRequest():
+                _nobodys(call)
+                require_whole_admin(call)
+                return ListHttpKeys()
             case EndRunRequest(run_id=run_id):
                 _nobodys(call)
                 require_whole_admin(call)  # a run is nobody's in particular

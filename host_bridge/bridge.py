@@ -202,6 +202,11 @@ class KnowledgeBridge:
         assert found is not None
         return found
 
+    def key_holder(self, key: str) -> Operator:
+        """Who speaks with a key of the HTTP door: ``HOST_OPERATOR``, or a configured operator. Raises ``Denied``, and
+        ``Restarting`` while access cannot be decided; never blocks."""
+        return self._runtime.gate.key_holder(key)
+
     def submit(self, call: Call) -> PendingAnswer:
         """Accept a call of a door; never blocks, never raises."""
         return self._runtime.submit(call)
@@ -304,6 +309,12 @@ class KnowledgeBridge:
                 writes_enabled=current.writes_enabled,
                 operator_read=current.operator_read,
                 shared_gateway=current.gateway.shared,
+                operators=MappingProxyType(
+                    {
+                        operator.id: Operator(operator.id, frozenset(operator.scopes), operator.agents)
+                        for operator in current.operators
+                    }
+                ),
             )
             self._policy_of = current, policy
         return self._policy_of[1]

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from messages.arguments import Arguments
 from messages.audience import AGENT_MAX_CHARS, SESSION_KEY_MAX_CHARS
-from messages.pieces import Choice, Integer, Items, RawJson, Text, Uuid
+from messages.pieces import Bool, Choice, Integer, Items, RawJson, Text, Uuid
 from messages.tools import ToolRequest
 from messages.vocabulary import TOKEN_DEFAULT_SECONDS, TOKEN_MAX_SECONDS
 
@@ -117,6 +117,30 @@ class ListTokensRequest(ToolRequest):
     limit: Annotated[int, Integer(1, TOKENS_SHOWN_MAX)] = 100
 
 
+class MakeHttpKeyRequest(ToolRequest):
+    """A key of the HTTP door, the host's or an operator's. It is in the answer and nowhere else.
+
+    ``rotate``: there is one already, and the new key ends it.
+    """
+
+    tool: ClassVar[str] = "access.httpKeys.make"
+    operator_id: _Name | None = None
+    rotate: Bool = False
+
+
+class RevokeHttpKeyRequest(ToolRequest):
+    """End a key of the HTTP door, the host's or an operator's."""
+
+    tool: ClassVar[str] = "access.httpKeys.revoke"
+    operator_id: _Name | None = None
+
+
+class ListHttpKeysRequest(ToolRequest):
+    """Who has a key of the HTTP door, and since when; never a key."""
+
+    tool: ClassVar[str] = "access.httpKeys.list"
+
+
 class EndRunRequest(ToolRequest):
     """From the answer on, nothing is saved or answered under an audience or a token of this run."""
 
@@ -178,6 +202,9 @@ AccessRequest: TypeAlias = (
     | MintTokenRequest
     | RevokeTokenRequest
     | ListTokensRequest
+    | MakeHttpKeyRequest
+    | RevokeHttpKeyRequest
+    | ListHttpKeysRequest
     | EndRunRequest
     | AnnounceSessionsRequest
     | DoctorRequest
@@ -197,6 +224,9 @@ ACCESS_METHODS: Final[Mapping[str, tuple[type[AccessRequest], Scope]]] = Mapping
         MintTokenRequest.tool: (MintTokenRequest, "operator.admin"),
         RevokeTokenRequest.tool: (RevokeTokenRequest, "operator.admin"),
         ListTokensRequest.tool: (ListTokensRequest, "operator.admin"),
+        MakeHttpKeyRequest.tool: (MakeHttpKeyRequest, "operator.admin"),
+        RevokeHttpKeyRequest.tool: (RevokeHttpKeyRequest, "operator.admin"),
+        ListHttpKeysRequest.tool: (ListHttpKeysRequest, "operator.admin"),
         EndRunRequest.tool: (EndRunRequest, "operator.admin"),
         AnnounceSessionsRequest.tool: (AnnounceSessionsRequest, "operator.admin"),
         DoctorRequest.tool: (DoctorRequest, "operator.admin"),
@@ -229,12 +259,15 @@ __all__ = [
     "EndRunRequest",
     "JoinStoreRequest",
     "ListGrantsRequest",
+    "ListHttpKeysRequest",
     "ListStoresRequest",
     "ListTokensRequest",
+    "MakeHttpKeyRequest",
     "MintTokenRequest",
     "OwnStoreRequest",
     "RebuildRegistryRequest",
     "RemoveGrantRequest",
+    "RevokeHttpKeyRequest",
     "RevokeTokenRequest",
     "SetGrantRequest",
     "ShareStoreRequest",

@@ -5,7 +5,8 @@ binding, once made, never changes silently; a registry that is missing, emptied,
 is refused and never made anew over existing stores. A store that was once ``made`` is never created again.
 
 Membership is the configuration's; identities, paths, bindings, the assignment journal (:mod:`storage.assignments`),
-grants (:mod:`storage.grants`), tokens (:mod:`storage.audience_tokens`) and the audit
+grants (:mod:`storage.grants`), tokens (:mod:`storage.audience_tokens`), keys of the HTTP door
+(:mod:`storage.http_keys`) and the audit
 (:mod:`storage.registry_audit`) are here; the tables of maintenance are :mod:`storage.maintenance_log`'s. ``FORMAT`` is
 ``PRAGMA user_version``; an older one is brought forward in one transaction, after a copy of the file was made. One
 thread, that which opened it.
@@ -29,6 +30,7 @@ from storage.assignments import Assignment
 from storage.audience_tokens import AudienceTokens
 from storage.faults import effect
 from storage.grants import Access, all_grants, remove_grant, set_grant
+from storage.http_keys import HttpKeys
 from storage.layout import Layout, StoreLayout
 from storage.registry_audit import Action, By
 from storage.registry_schema import FIRST, FORMAT, FORWARD
@@ -99,7 +101,7 @@ class StoreEntry:
 class Registry:
     """The open registry of one state directory."""
 
-    __slots__ = ("_database", "_file", "_layout", "changes", "registry_id", "tokens")
+    __slots__ = ("_database", "_file", "_layout", "changes", "http_keys", "registry_id", "tokens")
 
     def __init__(self, layout: Layout, database: Database, registry_id: str) -> None:
         self._layout = layout
@@ -111,6 +113,7 @@ class Registry:
         self.changes = 0
         """Rises with each change, so that a reader knows when to read again."""
         self.tokens = AudienceTokens(layout, database, self._require_in_place, self._note_change)
+        self.http_keys = HttpKeys(database, self._require_in_place, self._note_change)
 
     @classmethod
     def open(cls, layout: Layout, *, at: int, new_id: Callable[[], uuid.UUID] = uuid.uuid4) -> Registry:

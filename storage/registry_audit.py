@@ -29,6 +29,8 @@ Action: TypeAlias = Literal[
     "grant.remove",
     "token.mint",
     "token.revoke",
+    "httpKey.make",
+    "httpKey.revoke",
     "conversation.erase",
     "registry.rebuild",
     "registry.restore",

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """1: stores and bindings. 2: what maintenance remembers. 3: the journal of moves, grants, conversations, the audit.
-4: tokens of audiences."""
+4: tokens of audiences. 5: keys of the HTTP door."""
 
 FIRST: Final = """
 CREATE TABLE meta (
@@ -92,6 +92,17 @@ CREATE TABLE audience_token_run (                       -- the runs whose end re
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX audience_token_run_of ON audience_token_run(id);
 PRAGMA user_version = 4;
+""",
+    5: """
+CREATE TABLE http_key (                                 -- who may speak over HTTP: hashes, never a key
+    kind        TEXT NOT NULL CHECK (kind IN ('host', 'operator')),
+    holder      TEXT NOT NULL,                          -- an operator's configured id; empty for the host
+    digest      BLOB NOT NULL CHECK (length(digest) = 32),
+    made_at     INTEGER NOT NULL,                       -- UTC milliseconds
+    made_by     TEXT NOT NULL,
+    PRIMARY KEY (kind, holder)
+) STRICT, WITHOUT ROWID;
+PRAGMA user_version = 5;
 """,
 }
 """The statements that lead to each later format from the one before."""

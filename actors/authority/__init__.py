@@ -15,6 +15,7 @@ from actors.authority.authority import (
 from actors.authority.doctor import Examine, RebuildRegistry
 from actors.authority.gate import PermitGate
 from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants
+from actors.authority.http_keys import ListHttpKeys, MakeHttpKey, RevokeHttpKey
 from actors.authority.inventory import ListStores
 from actors.authority.permit import Permit
 from actors.authority.policy import Memberships, Policy, SharedStore
@@ -33,8 +34,10 @@ __all__ = [
     "EndRun",
     "Examine",
     "ListGrants",
+    "ListHttpKeys",
     "ListStores",
     "ListTokens",
+    "MakeHttpKey",
     "Membership",
     "Memberships",
     "MintToken",
@@ -48,6 +51,7 @@ __all__ = [
     "ReadAudit",
     "RebuildRegistry",
     "Reload",
+    "RevokeHttpKey",
     "RevokeToken",
     "SharedStore",
     "SwitchStore",

@@ -14,12 +14,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from actors.authority import assigning, relocations, tokens
+from actors.authority import assigning, http_keys, relocations, tokens
 from actors.authority.assigning import MoveAgent, agents_of
 from actors.authority.auditing import NoteStewardActions, note_actions
 from actors.authority.doctor import Examine, RebuildRegistry, examination, made_anew
 from actors.authority.gate import PermitGate
 from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants, announce, change, listed
+from actors.authority.http_keys import ListHttpKeys, MakeHttpKey, RevokeHttpKey
 from actors.authority.inventory import ListStores, inventory
 from actors.authority.permit import Permit, belongs_to, leads_to, reaches_through
 from actors.authority.policy import Memberships, Policy, holder_of, memberships
@@ -183,6 +184,16 @@ class Authority(GuardedActor):
                 answer = tokens.revoke(self._open().tokens, message)
                 self._publish()
                 return self._barrier(envelope, answer)
+            case MakeHttpKey():
+                made_key = http_keys.make(self._open().http_keys, self._read_policy(), message)
+                self._publish()
+                return made_key
+            case RevokeHttpKey():
+                gone = http_keys.revoke(self._open().http_keys, message)
+                self._publish()
+                return gone
+            case ListHttpKeys():
+                return http_keys.listed(self._open().http_keys)
             case ListTokens():
                 return tokens.listed(self._open().tokens, message, self._now_ms())
             case Examine():
@@ -315,6 +326,8 @@ class Authority(GuardedActor):
             grants=MappingProxyType(registry.grants()),
             tokens=registry.tokens.live(),
             token_reader=self._token_reader(registry),
+            http_keys=registry.http_keys.all(),
+            operators=policy.operators,
         )
 
     def _token_reader(self, registry: Registry) -> TokenReader | None:

@@ -19,6 +19,7 @@ from actors.authority.permit import Inspection, Permit, Upkeep
 from actors.authority.view import (
     AuthorityView,
     Unbound,
+    key_holder,
     may_move,
     read_token,
     require_audience,
@@ -210,6 +211,11 @@ class PermitGate:
         if not isinstance(caller, AudienceToken):
             return caller
         return read_token(self._current(), caller.text, self._now())
+
+    def key_holder(self, text: str) -> Operator:
+        """Who speaks with a key of the HTTP door. Raises the refusals of :func:`actors.authority.view.key_holder`, and
+        ``Restarting`` while no authority vouches for a view."""
+        return key_holder(self._current(), text)
 
     def take_seen(self) -> dict[tuple[str, str], int]:
         """Agent and session key of the conversations that were let in since the last time, and when (UTC ms)."""

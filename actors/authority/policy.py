@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
+from messages.operator import Operator
 from storage.registry import Holder, Isolated, Named
 
 
@@ -30,6 +31,8 @@ class Policy:
     writes_enabled: bool = True
     operator_read: bool = True
     shared_gateway: bool = False
+    operators: Mapping[str, Operator] = field(default_factory=lambda: MappingProxyType({}))
+    """Whom a key of the HTTP door may stand for, by id."""
 
 
 def memberships(stores: Mapping[str, SharedStore]) -> dict[str, tuple[str, ...]]:

@@ -34,10 +34,11 @@ from messages.errors import (
     StoreAmbiguous,
     WritesDisabled,
 )
-from messages.operator import Operator, Scope
+from messages.operator import HOST_OPERATOR, Operator, Scope
 from messages.system_memory import account_of
 from messages.vocabulary import PRIVATE
 from storage.grants import Access
+from storage.http_keys import HttpKey, matching
 from storage.layout import StoreLayout
 
 
@@ -70,6 +71,10 @@ class AuthorityView:
     tokens: frozenset[str] = frozenset()
     """The ids of tokens that were minted here and not revoked: an audience that was read from another is stale."""
     token_reader: TokenReader | None = None
+    http_keys: tuple[HttpKey, ...] = ()
+    """Who may speak over HTTP in the host's or an operator's name."""
+    operators: Mapping[str, Operator] = field(default_factory=lambda: MappingProxyType({}))
+    """The configured operators, by id: a key of one that is no longer configured counts no more."""
 
     def vouched_for(self, monotonic: float) -> bool:
         """Whether an authority that lives stands behind the view at this time."""
@@ -78,7 +83,8 @@ class AuthorityView:
     def content(self) -> tuple[object, ...]:
         """Everything that decides: two views with equal content have one epoch."""
         rights = (self.writes_enabled, self.operator_read, self.shared_gateway)
-        return rights, self.members, self.layouts, self.ended_runs, self.grants, self.tokens, self.token_reader
+        who = (self.ended_runs, self.grants, self.tokens, self.token_reader, self.http_keys, self.operators)
+        return rights, self.members, self.layouts, *who
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +272,21 @@ def read_token(view: AuthorityView, text: str, now: datetime) -> Audience:
     audience = view.token_reader.read(text, now)
     require_current(view, audience, now)
     return audience
+
+
+def key_holder(view: AuthorityView, text: str) -> Operator:
+    """Who speaks with this key of the HTTP door: :data:`HOST_OPERATOR`, or an operator as it is configured now.
+
+    Raises ``Denied`` (``reason`` ``key_unknown``, ``operator_unknown``).
+    """
+    key = matching(view.http_keys, text)
+    if key is None:
+        raise Denied("This key is not known here; it may have been replaced or revoked.", reason="key_unknown")
+    if key.operator is None:
+        return HOST_OPERATOR
+    if key.operator not in view.operators:
+        raise Denied("The configuration names the operator of this key no more.", reason="operator_unknown")
+    return view.operators[key.operator]
 
 
 def require_current(view: AuthorityView, audience: Audience, now: datetime) -> None:

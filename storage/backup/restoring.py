@@ -29,6 +29,7 @@ from storage.backup._copying import Growing
 from storage.backup.manifest import BACKUP_NAME, BackupManifest, Part, Progress, StoreMark, damaged, read_manifest
 from storage.faults import effect
 from storage.files import UnsafeFile
+from storage.http_keys import forget_http_keys
 from storage.layout import Layout, StoreLayout
 from storage.manifest import MANIFEST_NAME, Manifest, Pair
 from storage.registry_audit import By
@@ -329,6 +330,7 @@ def _registry(path: Path, manifest: BackupManifest, by: By) -> None:
         with database.transaction(full=True, point="restore.registry"):
             database.execute("UPDATE store SET location = 'moving/' || vault_id")
             database.execute("UPDATE store SET location = 'stores/' || vault_id")
+            forget_http_keys(database)
             forget_tokens(database)  # of a backup of any version: what was revoked since must not stand again
             stores: JsonObject = {"stores": [store.vault_id for store in manifest.stores]}
             registry_audit.note(database, by, "registry.restore", {"backupId": manifest.backup_id, **stores})

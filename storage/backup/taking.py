@@ -30,6 +30,7 @@ from storage.backup.manifest import BACKUP_NAME, BackupManifest, Finding, Progre
 from storage.erasure import NOTE_NAME
 from storage.faults import effect
 from storage.files import UnsafeFile
+from storage.http_keys import forget_http_keys
 from storage.layout import Layout, StoreLayout
 from storage.manifest import Manifest
 from storage.state import journal, schema
@@ -261,6 +262,7 @@ def _registry(run: Run, only: str | None, grants_of: Mapping[str, Collection[str
         copy.execute("DELETE FROM binding WHERE vault_id IN (SELECT vault_id FROM store WHERE made = 0)")
         copy.execute("DELETE FROM store WHERE made = 0")
         forget_tokens(copy)
+        forget_http_keys(copy)
         if only is None:
             return
         for table in ("binding", "maintenance_store", "store"):
