@@ -34,9 +34,10 @@ from pydantic import ValidationError
 
 import host_bridge
 from host_bridge import jsonrpc, mcp_extras
+from host_bridge.dispatch import Service
 from host_bridge.jsonrpc import Malformed, RequestId
 from host_bridge.mcp_greeting import SERVER_NAME, SERVER_TITLE, instructions
-from host_bridge.rpc import IdInUse, OpenCalls, Service, read_line
+from host_bridge.rpc import IdInUse, OpenCalls, read_line
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
 from messages.audience import Audience
 from messages.envelope import Call, Cancellation, Deadline

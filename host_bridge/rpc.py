@@ -14,46 +14,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar, assert_never
+from typing import Final, TypeAlias, TypeVar, assert_never
 
-import host_bridge
 from host_bridge import jsonrpc
+from host_bridge.dispatch import NoSuchMethod, PreparedCall, Service, Subscription, answer_at_once, prepare
 from host_bridge.jsonrpc import Malformed, Notification, Request, RequestId, Response
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
-from messages.audience import Audience, parse_caller
-from messages.envelope import Call, Cancellation, Deadline
-from messages.errors import Busy, InternalError, InvalidArgument, KnowledgeError, LimitExceeded, Stopping
-from messages.host import (
-    INVALID_REQUEST,
-    CancelParams,
-    InitializeParams,
-    ShutdownParams,
-    ToolsCallParams,
-    ToolsListParams,
-    initialize_result,
-    method_not_found,
-    parse_params,
-)
+from messages.audience import Audience
+from messages.envelope import Cancellation
+from messages.errors import Busy, InternalError, KnowledgeError, LimitExceeded, Stopping
+from messages.host import INVALID_REQUEST, CancelParams, method_not_found, parse_params
 from messages.json_types import JsonObject, JsonValue
-from messages.operator import (
-    OPERATOR_METHODS,
-    SUBSCRIBE,
-    Operator,
-    OperatorCall,
-    SubscribeCall,
-    parse_operator_call,
-    parse_subscription,
-)
-from messages.provider import PROVIDER_METHODS, ProviderCall, parse_provider_call
-from messages.schemas import ToolFormat
-from messages.system_memory import (
-    STEWARD_METHODS,
-    SYSTEM_MEMORY_METHODS,
-    StewardCall,
-    SystemMemoryCall,
-    parse_steward_call,
-    parse_system_memory_call,
-)
+from messages.operator import OPERATOR_METHODS, SUBSCRIBE, Operator, SubscribeCall, parse_subscription
+from messages.provider import PROVIDER_METHODS
+from messages.system_memory import STEWARD_METHODS, SYSTEM_MEMORY_METHODS, parse_steward_call
 
 OPEN_CALLS_MAX = 256
 SUBSCRIPTIONS_MAX = 16
@@ -61,36 +35,8 @@ _log = logging.getLogger(__name__)
 
 Method: TypeAlias = Callable[[JsonObject], JsonValue]
 R = TypeVar("R")
-_C = TypeVar("_C", Call, ProviderCall, SystemMemoryCall, StewardCall, OperatorCall, SubscribeCall)
-
-
-class Service(Protocol):
-    """What a door needs of the bridge."""
-
-    def submit(self, call: Call) -> PendingAnswer: ...
-
-    def provide(self, call: ProviderCall) -> PendingAnswer: ...
-
-    def remind(self, call: SystemMemoryCall) -> PendingAnswer: ...
-
-    def attend(self, call: StewardCall) -> PendingAnswer: ...
-
-    def operate(self, call: OperatorCall) -> PendingAnswer: ...
-
-    def subscribe(self, call: SubscribeCall, ready: Callable[[PendingAnswer], None]) -> Subscription: ...
-
-    def tools(self, format: ToolFormat, profile: str | None = None) -> list[JsonObject]: ...
-
-    def health(self) -> JsonObject: ...
-
-    def busy(self) -> bool: ...
-
-
-class Subscription(PendingAnswer, Protocol):
-    """What a door holds of somebody who listens; the answer to its request until that is given."""
-
-    def end(self) -> None:
-        """Tell nothing more; idempotent."""
+WAITED_FOR: Final = frozenset(("tools.call", *PROVIDER_METHODS, *SYSTEM_MEMORY_METHODS, *OPERATOR_METHODS))
+"""The methods that a call of the runtime answers."""
 
 
 class OpenCalls:
@@ -232,23 +178,14 @@ class RpcPeer:
         self._subscriptions.clear()
 
     def _answer(self, request: Request) -> None:
-        if request.method == "tools.call":
-            self._call(request, self._call_of, self._service.submit)
-            return
         if request.method == SUBSCRIBE:
-            self._call(request, self._subscription_of, self._subscribe)
+            self._call(request, self._prepared_subscription)
             return
-        if request.method in PROVIDER_METHODS:
-            self._call(request, self._provider_call_of(request.method), self._service.provide)
-            return
-        if request.method in SYSTEM_MEMORY_METHODS:
-            self._call(request, self._system_memory_call_of(request.method), self._service.remind)
+        if request.method in WAITED_FOR:
+            self._call(request, self._prepared)
             return
         if self._stewards and request.method in STEWARD_METHODS:
-            self._call(request, self._steward_call_of(request.method), self._service.attend)
-            return
-        if request.method in OPERATOR_METHODS:
-            self._call(request, self._operator_call_of(request.method), self._service.operate)
+            self._call(request, self._prepared_for_stewards)
             return
         if request.method == "shutdown":
             self._shut_down(request)
@@ -257,7 +194,7 @@ class RpcPeer:
         outcome = self._outcome(
             lambda: self._host_method(request.method, request.params) if method is None else method(request.params)
         )
-        if isinstance(outcome, _NoSuchMethod):
+        if isinstance(outcome, NoSuchMethod):
             self._outbox.put(jsonrpc.dump({"jsonrpc": "2.0", "id": request.id, "error": method_not_found()}))
         elif isinstance(outcome, KnowledgeError):
             self._outbox.put(jsonrpc.refusal_line(request.id, outcome))
@@ -265,40 +202,30 @@ class RpcPeer:
             self._outbox.put(jsonrpc.result_line(request.id, outcome))
 
     def _host_method(self, method: str, params: JsonObject) -> JsonValue:
-        """The methods that are answered at once; ``_NoSuchMethod`` for one that does not exist."""
-        try:
+        """The methods that are answered at once; ``NoSuchMethod`` for one that does not exist."""
+        if method == "$/cancel":
             parsed = parse_params(method, params)
-        except KeyError:
-            raise _NoSuchMethod from None
-        match parsed:
-            case InitializeParams():
-                return initialize_result(server_version=host_bridge.__version__)
-            case ToolsListParams():
-                return {"tools": self._service.tools(parsed.format, parsed.profile)}
-            case CancelParams():
-                self.calls.cancel(parsed.id)
-                return {}
-            case ToolsCallParams() | ShutdownParams():
-                raise InvalidArgument("This method is a request, not a notification.", field="id")
-            case _:
-                assert_never(parsed)
+            assert isinstance(parsed, CancelParams)
+            self.calls.cancel(parsed.id)
+            return {}
+        return answer_at_once(self._service, method, params)
 
-    def _operator_call_of(self, method: str) -> Callable[[JsonObject], OperatorCall]:
-        return lambda params: parse_operator_call(method, params, peer=self._operator)
+    def _prepared(self, request: Request) -> PreparedCall:
+        prepared = prepare(
+            self._service, request.method, request.params, caller=self._caller, operator=self._operator
+        )
+        assert prepared is not None
+        return prepared
 
-    def _system_memory_call_of(self, method: str) -> Callable[[JsonObject], SystemMemoryCall]:
-        return lambda params: parse_system_memory_call(method, params, caller=self._caller)
+    def _prepared_for_stewards(self, request: Request) -> PreparedCall:
+        call = parse_steward_call(request.method, request.params, door="socket")
+        return PreparedCall(call.cancellation, call.correlation_id, lambda: self._service.attend(call))
 
-    def _steward_call_of(self, method: str) -> Callable[[JsonObject], StewardCall]:
-        return lambda params: parse_steward_call(method, params, door="socket")
-
-    def _provider_call_of(self, method: str) -> Callable[[JsonObject], ProviderCall]:
-        return lambda params: parse_provider_call(method, params, caller=self._caller)
-
-    def _subscription_of(self, params: JsonObject) -> SubscribeCall:
+    def _prepared_subscription(self, request: Request) -> PreparedCall:
         if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
             raise Busy(f"This connection has {SUBSCRIPTIONS_MAX} subscriptions; use one of them.")
-        return parse_subscription(params, caller=self._caller, peer=self._operator)
+        call = parse_subscription(request.params, caller=self._caller, peer=self._operator)
+        return PreparedCall(call.cancellation, call.correlation_id, lambda: self._subscribe(call))
 
     def _subscribe(self, call: SubscribeCall) -> PendingAnswer:
         """From now on ``event`` notifications leave between the answers, each under its own read lease."""
@@ -309,9 +236,9 @@ class RpcPeer:
     def _tell(self, event: PendingAnswer) -> None:
         self._outbox.put_answer(event, lambda told: jsonrpc.notification_line("event", told), _unheard)
 
-    def _call(self, request: Request, parse: Callable[[JsonObject], _C], submit: Callable[[_C], PendingAnswer]) -> None:
+    def _call(self, request: Request, prepare_it: Callable[[Request], PreparedCall]) -> None:
         try:
-            call = parse(request.params)
+            call = prepare_it(request)
             if self._stopping:
                 raise Stopping("The runtime is shutting down; the call did not run.")
             self.calls.open(request.id, call.cancellation)
@@ -333,7 +260,7 @@ class RpcPeer:
             return jsonrpc.refusal_line(request.id, error)
 
         try:
-            pending = submit(call)
+            pending = call.submit()
         except Exception:  # noqa: BLE001 - the bridge promises not to raise; the caller still gets its one answer
             _log.exception("a call could not be submitted", extra={"correlation": call.correlation_id})
             self._outbox.put(refuse(InternalError("The call could not be submitted; the log has the details.")))
@@ -341,20 +268,10 @@ class RpcPeer:
         self.calls.attach(request.id, pending)
         pending.add_done_callback(lambda ready: self._outbox.put_answer(ready, render, refuse))
 
-    def _call_of(self, params: JsonObject) -> Call:
-        parsed = parse_params("tools.call", params)
-        assert isinstance(parsed, ToolsCallParams)
-        arguments = jsonrpc.unwrapped({} if parsed.arguments is None else parsed.arguments)
-        if not isinstance(arguments, Mapping):
-            raise InvalidArgument("`arguments` must be an object.", field="arguments", allowed="object")
-        audience = self._caller if parsed.audience is None else parse_caller(parsed.audience)
-        deadline = Deadline.after(parsed.deadline_ms / 1000)
-        return Call(parsed.tool, dict(arguments), audience, deadline, flush_id=parsed.flush_id)
-
-    def _outcome(self, method: Callable[[], JsonValue]) -> JsonValue | KnowledgeError | _NoSuchMethod:
+    def _outcome(self, method: Callable[[], JsonValue]) -> JsonValue | KnowledgeError | NoSuchMethod:
         try:
             return method()
-        except (KnowledgeError, _NoSuchMethod) as error:
+        except (KnowledgeError, NoSuchMethod) as error:
             return error
         except Exception:  # noqa: BLE001 - a defect becomes a typed answer; its text stays in the log
             _log.exception("a host method failed")
@@ -377,10 +294,6 @@ class RpcPeer:
 def _unheard(error: KnowledgeError) -> bytes:
     """An event that could not be told is not answered for: nobody asked for it."""
     return b""
-
-
-class _NoSuchMethod(Exception):
-    """-32601: the protocol has no such method."""
 
 
 def read_line(line: bytes | Oversize, parse: Callable[[bytes], R], outbox: Outbox) -> R | None:

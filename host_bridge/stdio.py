@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from host_bridge.rpc import RpcPeer, Service
+from host_bridge.dispatch import Service
+from host_bridge.rpc import RpcPeer
 from host_bridge.transport import LineReader, Outbox
 
 _FLUSH_SECONDS = 1.0

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from messages.access import ACCESS_METHODS, HOST_METHODS, AccessRequest
 from messages.arguments import Arguments, validate
-from messages.audience import AGENT_MAX_CHARS, Audience, Caller, parse_caller
+from messages.audience import AGENT_MAX_CHARS, Caller, parse_caller
 from messages.envelope import Cancellation, Deadline, new_correlation_id
 from messages.errors import InvalidArgument
 from messages.json_types import JsonObject
@@ -280,14 +280,14 @@ def parse_operator_call(method: str, params: JsonObject, *, peer: Operator | Non
     return OperatorCall(operator, request, common.agent, Deadline.after(common.deadline_ms / 1000), door=door)
 
 
-def parse_subscription(params: JsonObject, *, caller: Audience | None, peer: Operator | None) -> SubscribeCall:
+def parse_subscription(params: JsonObject, *, caller: Caller | None, peer: Operator | None) -> SubscribeCall:
     """Who subscribes: the audience or the operator of the request, else who the connection stands for."""
     found = validate(_Subscription, params)
     deadline = Deadline.after(found.deadline_ms / 1000)
     return SubscribeCall(_subscriber(found, caller, peer), deadline)
 
 
-def _subscriber(found: _Subscription, caller: Audience | None, peer: Operator | None) -> Subscriber:
+def _subscriber(found: _Subscription, caller: Caller | None, peer: Operator | None) -> Subscriber:
     if found.audience is not None and (found.operator is not None or found.agent is not None):
         raise InvalidArgument(
             "A subscription has an audience or an operator, not both.", field="audience", reason="conflict"

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import host_bridge
 from host_bridge import jsonrpc
+from host_bridge.dispatch import Service
 from host_bridge.owner import address, endpoint
 from host_bridge.owner.session import Session
-from host_bridge.rpc import Service
 from host_bridge.transport import WakePipe
 from messages import control
 from messages.errors import Busy, InvalidArgument, KnowledgeError
