@@ -131,6 +131,20 @@ class Subscription:
         """What the subscriber may read now; ``None`` while its agent has no store. Raises the refusals."""
         return self._hub.permit_of(self.subscriber)
 
+    def stands(self) -> bool:
+        """Whether it goes on: not once it was ended, or the subscriber's right to hear has. Any thread."""
+        with self._lock:
+            if self._ended:
+                return False
+        try:
+            self.permit()
+        except Restarting:
+            return True  # nobody can decide at the moment
+        except KnowledgeError:
+            self.end()
+            return False
+        return True
+
     def offer(self, kind: EventType) -> None:
         """Something happened that the subscriber may hear of. Never raises: a lane stands behind it."""
         with self._lock:

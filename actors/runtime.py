@@ -362,6 +362,10 @@ class Runtime:
             "deadLetters": dict(self._tree.environment.dead_letters.counts().items()),
         }
 
+    def ready(self) -> bool:
+        """Whether a call would be taken now: not while it stops, or while nobody can decide access."""
+        return not self._closing.is_set() and self.gate.open()
+
     def busy(self) -> bool:
         """Whether any store has unanswered requests, or maintenance or a backup is under way."""
         return (

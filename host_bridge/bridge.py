@@ -249,6 +249,10 @@ class KnowledgeBridge:
             shown["decisions"] = {"problems": dict(problems)}
         return shown
 
+    def ready(self) -> bool:
+        """Whether a call would be taken now: access can be decided, and nothing is stopping. Asks nobody."""
+        return self._runtime.ready()
+
     def busy(self) -> bool:
         """Whether any request is unanswered."""
         return self._runtime.busy()

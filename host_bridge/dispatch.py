@@ -66,6 +66,9 @@ class Subscription(PendingAnswer, Protocol):
     def end(self) -> None:
         """Tell nothing more; idempotent."""
 
+    def stands(self) -> bool:
+        """Whether it goes on: the subscriber may still hear."""
+
 
 class NoSuchMethod(Exception):
     """-32601: the protocol has no such method."""

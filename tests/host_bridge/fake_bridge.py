@@ -105,6 +105,9 @@ class FakeSubscription(FakePending):
         pending.settle(event)
         self._ready(pending)
 
+    def stands(self) -> bool:
+        return self in self._bridge.subscriptions
+
     def end(self) -> None:
         if self in self._bridge.subscriptions:
             self._bridge.subscriptions.remove(self)

@@ -1,0 +1,421 @@
+"""What every request passes before a route sees it: where it came from, who speaks, how large, how long, how many.
+
+In this order, the cheap and the revealing last: Host, Origin and fetch metadata (a hostile page in the user's browser),
+headers that two readers may read differently, keys in the address, who speaks, a place among the calls, then the body.
+Nobody's body is read before it is known who speaks. The body is read whole, bounded in size and time, before the route.
+
+Source: decisions.md section 7; the security rules are in docs/http.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from host_bridge.http.answers import ClientGone, Reply, send_reply
+from host_bridge.http.bearers import AudienceSpeaker, Bearers, HostSpeaker, OperatorSpeaker, Speaker, Unauthorized
+from host_bridge.http.connection import connection_of
+from host_bridge.http.metrics import Metrics
+from host_bridge.http.refusals import Refused, body_of, headers_of, status_of
+from host_bridge.http.sessions import Sessions
+from messages.errors import (
+    AudienceStale,
+    Busy,
+    DeadlineExceeded,
+    Denied,
+    InternalError,
+    InvalidArgument,
+    KnowledgeError,
+    LimitExceeded,
+    Sandboxed,
+)
+from messages.vocabulary import REQUEST_MAX_BYTES
+
+CALLS_MAX: Final = 64
+SPEAKER_CALLS_MAX: Final = 32
+STREAMS_MAX: Final = 64
+BODY_SECONDS: Final = 30.0
+SEND_SECONDS: Final = 30.0
+SPEAKER_KEY: Final = "knowledge.speaker"
+
+OPEN_PATHS: Final = frozenset(("/healthz", "/readyz"))
+"""Answered to anybody, with nothing but their state."""
+_BEARER_PATHS: Final = ("/rpc", "/mcp", "/events", "/metrics", "/openapi.json", "/v1")
+_RPC_PATHS: Final = ("/rpc", "/mcp")
+_SECRETS_IN_QUERY: Final = frozenset(("access_token", "token", "key", "api_key", "apikey", "authorization", "bearer"))
+
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), microphone=(), geolocation=()",
+    "cache-control": "no-store",
+}
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """By which names this server may be addressed: ``host:port``, lower case; and the origins of its own pages."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+
+
+@dataclass(slots=True)
+class Limits:
+    """What a test narrows. Seconds and counts."""
+
+    calls: int = CALLS_MAX
+    speaker_calls: int = SPEAKER_CALLS_MAX
+    streams: int = STREAMS_MAX
+    body_seconds: float = BODY_SECONDS
+    send_seconds: float = SEND_SECONDS
+    body_bytes: int = REQUEST_MAX_BYTES
+
+
+@dataclass(slots=True)
+class Slots:
+    """How many calls and streams are open, and whose. The event loop's thread."""
+
+    limits: Limits
+    calls: int = 0
+    streams: int = 0
+    of: Counter[object] = field(default_factory=Counter)
+
+    def room(self) -> bool:
+        return self.calls < self.limits.calls
+
+    def take(self, speaker: Speaker, *, stream: bool) -> None:
+        """Raises ``Busy`` where all places are taken, or too many of them by this speaker."""
+        if stream:
+            if self.streams >= self.limits.streams or self.of[speaker, True] >= self.limits.speaker_calls:
+                raise Busy("There are as many open streams as this server holds; close one, or try again.")
+            self.streams += 1
+        else:
+            if not self.room() or self.of[speaker, False] >= self.limits.speaker_calls:
+                raise Busy("As many calls are open as this server takes at once; try again shortly.")
+            self.calls += 1
+        self.of[speaker, stream] += 1
+
+    def free(self, speaker: Speaker, *, stream: bool) -> None:
+        if stream:
+            self.streams -= 1
+        else:
+            self.calls -= 1
+        self.of[speaker, stream] -= 1
+        if not self.of[speaker, stream]:
+            del self.of[speaker, stream]
+
+
+class Door:
+    """The outermost application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        bearers: Bearers,
+        sessions: Sessions,
+        places: Places,
+        metrics: Metrics,
+        limits: Limits | None = None,
+    ) -> None:
+        self._app = app
+        self._bearers = bearers
+        self._sessions = sessions
+        self._places = places
+        self._metrics = metrics
+        self.limits = limits or Limits()
+        self.slots = Slots(self.limits)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        guarded = _Sender(send, scope, self.limits.send_seconds)
+        try:
+            await self._let_in(path, scope, receive, guarded)
+        except ClientGone:
+            pass
+        except Unauthorized as error:
+            await self._refuse(error.refusal, 401, path, guarded)
+        except KnowledgeError as error:
+            await self._refuse(error, status_of(error), path, guarded)
+        except Refused as refused:
+            await self._refuse(refused.error, refused.status, path, guarded)
+        except Exception as error:  # noqa: BLE001 - whatever a route does, its text neither leaves nor is logged
+            _log.error("a route failed", extra={"path": _family(path), "error_type": type(error).__name__})
+            await self._refuse(
+                InternalError("The runtime failed on this request; its log has the details."), 500, path, guarded
+            )
+
+    async def _let_in(self, path: str, scope: Scope, receive: Receive, send: _Sender) -> None:
+        headers = _Headers(scope["headers"])
+        _require_one_reading(headers)
+        self._require_place(headers)
+        _require_own_page(headers, scope, self._places)
+        _require_no_secret_in_query(scope)
+        if path in OPEN_PATHS:
+            await self._app(scope, _empty(receive), send)
+            return
+        if _is_below(path, _BEARER_PATHS):
+            await self._with_bearer(path, headers, scope, receive, send)
+        else:
+            await self._for_a_page(headers, scope, receive, send)
+
+    async def _with_bearer(self, path: str, headers: _Headers, scope: Scope, receive: Receive, send: _Sender) -> None:
+        try:
+            speaker = self._bearers.speaker(headers.one("authorization"))
+        except (Denied, AudienceStale, Sandboxed, InvalidArgument, LimitExceeded) as error:
+            raise Refused(error, 401) from None
+        _trust(scope)
+        stream = path == "/events"
+        self.slots.take(speaker, stream=stream)
+        try:
+            scope[SPEAKER_KEY] = speaker
+            await self._app(scope, await self._body(headers, scope, receive), send)
+        finally:
+            self.slots.free(speaker, stream=stream)
+
+    async def _for_a_page(self, headers: _Headers, scope: Scope, receive: Receive, send: _Sender) -> None:
+        """A route of the explorer: a session's cookie says who, and a POST proves that our own page sent it."""
+        session = self._sessions.of(scope)
+        if session is not None:
+            _trust(scope)
+        if scope["method"] in ("GET", "HEAD"):
+            await self._app(scope, _empty(receive), send)
+            return
+        if session is None:
+            raise Denied("This needs a session; open the pages with `knowledge ui`.", reason="no_session")
+        body = await self._body(headers, scope, receive)
+        message = await body()
+        if not session.proves(headers.one("x-csrf-token"), headers.one("content-type"), message["body"]):
+            raise Denied("This form was not sent by a page of this session; load the page again.", reason="csrf")
+        await self._app(scope, _replayed(message["body"], receive), send)
+
+    def _require_place(self, headers: _Headers) -> None:
+        """A name that is not ours is somebody else's page that had its name point here (DNS rebinding)."""
+        host = headers.one("host")
+        if host is None or host.lower() not in self._places.hosts:
+            raise Refused(Denied("This server is not addressed by that name.", reason="host"), 421)
+
+    async def _body(self, headers: _Headers, scope: Scope, receive: Receive) -> Receive:
+        if scope["method"] in ("GET", "HEAD"):
+            return _empty(receive)
+        return _replayed(await self._read(headers, receive), receive)
+
+    async def _read(self, headers: _Headers, receive: Receive) -> bytes:
+        limit = self.limits.body_bytes
+        length = headers.one("content-length")
+        if length is not None and (not length.isdigit() or int(length) > limit):
+            raise _too_large(limit)
+        parts: list[bytes] = []
+        held = 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    parts.append(message.get("body", b""))
+                    held += len(parts[-1])
+                    if held > limit:
+                        raise _too_large(limit)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            late = DeadlineExceeded("The request's body did not come in time; the call did not run.")
+            raise Refused(late, 408) from None
+
+    async def _refuse(self, error: KnowledgeError, status: int, path: str, send: _Sender) -> None:
+        self._metrics.refused(_family(path), error.code)
+        if send.started:
+            send.abort()
+            return
+        body = body_of(error, rpc=_is_below(path, _RPC_PATHS))
+        # What is left of a body that was not read must not be taken for the next request.
+        reply = Reply(status, body, {**headers_of(status), "connection": "close"})
+        try:
+            await send_reply(send, reply)
+        except ClientGone:
+            pass
+
+
+class _Sender:
+    """``send`` with the security headers, and an end for a client that does not read."""
+
+    def __init__(self, send: Send, scope: Scope, seconds: float) -> None:
+        self._send = send
+        self._scope = scope
+        self._seconds = seconds
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            message = {**message, "headers": _secured(message.get("headers", ()))}
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            self.abort()
+            raise ClientGone from None
+
+    def abort(self) -> None:
+        connection = connection_of(self._scope)
+        if connection is not None:
+            connection.abort()
+
+
+class _Headers:
+    """A request's headers: those that must not stand there twice do not."""
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in raw:
+            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def one(self, name: str) -> str | None:
+        found = self._values.get(name)
+        return None if found is None else found[0]
+
+
+_ONCE: Final = (
+    "host",
+    "authorization",
+    "content-length",
+    "content-type",
+    "origin",
+    "cookie",
+    "transfer-encoding",
+    "x-csrf-token",
+    "knowledge-audience",
+    "knowledge-deadline-ms",
+    "knowledge-flush-id",
+    "mcp-session-id",
+    "mcp-protocol-version",
+)
+
+
+def _require_one_reading(headers: _Headers) -> None:
+    """Headers that a proxy and this server might read differently are refused: that is how requests are smuggled."""
+    twice = next((name for name in _ONCE if len(headers.all(name)) > 1), None)
+    if twice is not None:
+        raise InvalidArgument(f"The header {twice} stands there twice.", field=twice, reason="repeated")
+    if headers.one("transfer-encoding") is not None and headers.one("content-length") is not None:
+        raise InvalidArgument(
+            "Content-Length and Transfer-Encoding contradict each other.", field="transfer-encoding", reason="conflict"
+        )
+    if headers.one("content-encoding") not in (None, "identity"):
+        raise InvalidArgument("A compressed body is not read.", field="content-encoding", allowed="identity")
+    if headers.one("upgrade") is not None and "websocket" in (headers.one("upgrade") or "").lower():
+        raise InvalidArgument("There are no WebSockets here.", field="upgrade", reason="unknown")
+
+
+def _require_own_page(headers: _Headers, scope: Scope, places: Places) -> None:
+    """Other origins, those of other ports on this machine included, may navigate here and nothing else."""
+    origin = headers.one("origin")
+    if origin is not None and origin.lower() not in places.origins:
+        raise Denied("Pages of other origins may not call this server.", reason="origin")
+    site = headers.one("sec-fetch-site")
+    navigation = headers.one("sec-fetch-mode") == "navigate" and headers.one("sec-fetch-dest") == "document"
+    if site in ("cross-site", "same-site") and not (navigation and scope["method"] == "GET"):
+        raise Denied("Pages of other origins may not call this server.", reason="origin")
+
+
+def _require_no_secret_in_query(scope: Scope) -> None:
+    """Addresses are kept in histories and logs: a key in one is refused rather than accepted, or overlooked."""
+    query: bytes = scope["query_string"]
+    if query and any(
+        name.lower() in _SECRETS_IN_QUERY for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    ):
+        raise InvalidArgument(
+            "A key or token never stands in the address; send it as Authorization: Bearer, and replace this one.",
+            field="query",
+            reason="secret_in_query",
+        )
+
+
+def _secured(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The response's headers with ours. A route may say how long its file may be kept, and nothing else otherwise."""
+    own = [(name.lower(), value) for name, value in headers]
+    names = {name for name, _ in own}
+    kept = [
+        (name.encode(), value.encode())
+        for name, value in SECURITY_HEADERS.items()
+        if name != "cache-control" or b"cache-control" not in names
+    ]
+    ours = {name for name, _ in kept}
+    return [*((name, value) for name, value in own if name not in ours), *kept]
+
+
+def _empty(receive: Receive) -> Receive:
+    return _replayed(b"", receive)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that gives a body that was read already, then whatever comes: the client's end."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return message
+
+    return replay
+
+
+def _trust(scope: Scope) -> None:
+    connection = connection_of(scope)
+    if connection is not None:
+        connection.trusted = True
+
+
+def _is_below(path: str, roots: Iterable[str]) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in roots)
+
+
+def _family(path: str) -> str:
+    """A path as logs and metrics may name it: never a part that a caller chose."""
+    if path in OPEN_PATHS:
+        return path
+    return next((root for root in _BEARER_PATHS if _is_below(path, (root,))), "/")
+
+
+def _too_large(limit: int) -> LimitExceeded:
+    return LimitExceeded(f"A request is at most {limit} bytes.", limit=limit)
+
+
+def speaker_of(scope: Scope) -> Speaker:
+    """Who speaks, at a route below which a bearer is needed."""
+    found = scope[SPEAKER_KEY]
+    assert isinstance(found, HostSpeaker | OperatorSpeaker | AudienceSpeaker)
+    return found
+
+
+
+__all__ = ["CONTENT_SECURITY_POLICY", "SECURITY_HEADERS", "Door", "Limits", "Places", "Slots", "speaker_of"]
