@@ -254,6 +254,11 @@ class Http(_Section):
     tls: Tls | None = None
     host_key_file: ConfiguredPath | None = None
 
+    @property
+    def is_configured(self) -> bool:
+        """Whether a foreground owner serves HTTP without being told to on its command line: `listen` is written."""
+        return "listen" in self.model_fields_set
+
 
 class Limits(_Section):
     """Bounds of one partition's scan and of one store's mailbox."""

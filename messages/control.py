@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 HELLO: Final = "owner.hello"
 HAND_OVER: Final = "owner.handOver"
 STOP: Final = "owner.stop"
+UI: Final = "owner.ui"
 
 OWNER_LOCK_MAX_BYTES: Final = 4096
 

@@ -25,6 +25,7 @@ _COMMANDS = {
     "doctor": "host_bridge.cli.doctor",
     "gate": "host_bridge.cli.gate",
     "grants": "host_bridge.cli.grants",
+    "http": "host_bridge.cli.http",
     "inspect": "host_bridge.cli.inspect",
     "kb": "host_bridge.cli.kb",
     "maintenance": "host_bridge.cli.maintenance",
@@ -39,6 +40,7 @@ _COMMANDS = {
     "store": "host_bridge.cli.store",
     "stores": "host_bridge.cli.stores",
     "system-memory": "host_bridge.cli.system_memory",
+    "ui": "host_bridge.cli.ui",
 }
 
 

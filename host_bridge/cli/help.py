@@ -29,6 +29,8 @@ knowledge - a memory for AI agents: facts with their evidence, in Markdown that 
   knowledge system-memory ...        what a network of agents observed: admit it, dispute it, promote it into review
   knowledge skills                   procedures for agents: list them, or copy them into a folder
   knowledge serve                    own the state directory in the foreground
+  knowledge http ...                 keys of the HTTP door: make, rotate, revoke, list
+  knowledge ui                       open the pages in a browser
   knowledge stop                     end the owner
   knowledge help COMMAND             options, examples and exit statuses of one command (also COMMAND --help)
   knowledge help TOOL                arguments of one tool, with an example; `knowledge help call` lists them
@@ -420,6 +422,9 @@ knowledge serve - own the state directory in the foreground, until Ctrl-C, SIGTE
 It takes over from an idle background owner; from a busy one it does not, and says who it is. Its log is
 knowledge/owner.log in the state directory. Ended by Ctrl-C, SIGTERM or `knowledge stop`, its exit status is 0.
 
+  --http HOST:PORT               also serve HTTP there (port 0: a free one, which stderr names). Without it, where
+                                 `http.listen` is written in the configuration. Keys: `knowledge help http`
+  --insecure-bind                with --http: plain text on an address that other machines reach
   --stdio                        also speak the host protocol (knowledge-host/1) on stdin and stdout: one JSON-RPC
                                  object a line. Ends when stdin does. When another owner is busy, it serves this host;
                                  else the log, warnings and the recall gate's lines, goes to stderr.
@@ -427,6 +432,7 @@ knowledge/owner.log in the state directory. Ended by Ctrl-C, SIGTERM or `knowled
 
 Examples:
   knowledge serve
+  knowledge serve --http 127.0.0.1:8765
   echo '{{"jsonrpc": "2.0", "id": 1, "method": "tools.list", "params": {{"format": "mcp"}}}}' | knowledge serve --stdio
 """,
     "skills": f"""\
@@ -510,6 +516,41 @@ Examples:
   knowledge stores list
   knowledge stores share --agent main --label Family family research
 """,
+    "ui": f"""\
+knowledge ui - open the pages in a browser
+
+The owner serves them on this machine alone, at a free port unless it serves HTTP already. The link works once, within
+five minutes, and becomes a cookie of the browser; the session ends after two hours without a page, or twelve in all.
+
+  --print-url                    print the link instead of starting a browser
+  --read-only                    a session that changes nothing
+  --plain-host                   a link to 127.0.0.1, for a browser that does not know that names below localhost are
+                                 this machine; then any server of this machine that it visits can use the session
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge ui --print-url
+  knowledge ui --print-url --read-only --json
+""",
+    "http": f"""\
+knowledge http key [--rotate]            the host's key for the HTTP door
+knowledge http operator ID [--rotate]    the key of a configured operator
+knowledge http revoke ID | --host        end a key
+knowledge http list                      who has a key, and since when
+
+A key is printed once, alone on stdout; only its hash is kept. It is sent as `Authorization: Bearer KEY`. The host's key
+may name any caller: give programs that speak for one caller a token instead (`knowledge help audience`). An operator's
+key has the scopes and agents that `operators` in the configuration says now, and never calls tools.
+
+  --rotate                       there is a key already: make another, and end that one at once
+  --json                         one compact line
+{_STATE}
+
+Examples:
+  knowledge http key --rotate
+  knowledge http list --json
+""",
     "stop": f"""\
 knowledge stop - end the owner: running calls may finish, then it closes its databases
 
@@ -568,6 +609,7 @@ _ENDS = {
     "demo": "",
     "doctor": "3456",
     "gate": "3",
+    "http": "345",
     "inspect": "345",
     "kb": "34",
     "maintenance": "345",
@@ -582,6 +624,7 @@ _ENDS = {
     "store": "345",
     "stores": "345",
     "system-memory": "345",
+    "ui": "345",
 }
 
 

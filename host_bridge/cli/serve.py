@@ -12,9 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from host_bridge.cli.options import Options
+    from host_bridge.owner.http_door import HttpWish
     from messages.errors import KnowledgeError
 
-_OPTIONS = {**STATE_DIR, "--stdio": False}
+_OPTIONS = {**STATE_DIR, "--stdio": False, "--http": True, "--insecure-bind": False}
 # How a thin client starts an owner (host_bridge.owner.spawn); people have no use for them and no message names them.
 _INTERNAL = {"--detached": False, "--report": True}
 
@@ -31,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError("--detached is for thin clients; start an owner with: knowledge serve")
         return process.run_detached(place, report)
     try:
-        return process.run_foreground(place, stdio=options.has("--stdio"))
+        return process.run_foreground(place, stdio=options.has("--stdio"), http=_http(options))
     except OpenElsewhere as error:
         if options.has("--stdio") and isinstance(error.fields.get("socket"), str):
             output.complain(f"knowledge: {error.message} It serves this host too.")
@@ -39,6 +41,20 @@ def run(arguments: Sequence[str]) -> int:
         return _refused(error)
     except KnowledgeError as error:
         return _refused(error)
+
+
+def _http(options: Options) -> HttpWish | None:
+    listen = options.get("--http")
+    if listen is None:
+        if options.has("--insecure-bind"):
+            raise UsageError("--insecure-bind belongs to --http")
+        return None
+    host, separator, port = listen.rpartition(":")
+    if not separator or not host or not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise UsageError(f"--http is HOST:PORT, as in 127.0.0.1:8765 or [::1]:0, not {listen!r}")
+    from host_bridge.owner.http_door import HttpWish
+
+    return HttpWish(listen, options.has("--insecure-bind"))
 
 
 def _through_the_owner(place: str) -> int:

@@ -28,6 +28,7 @@ from messages.errors import InternalError, KnowledgeError, OpenElsewhere, StoreU
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from host_bridge.bridge import KnowledgeBridge
+    from host_bridge.owner.http_door import HttpWish
     from messages.json_types import JsonObject
 
 DRAIN_SECONDS = 5.0
@@ -71,14 +72,16 @@ def run_detached(state_dir: str, report: int) -> int:
         lock.release()
 
 
-def run_foreground(state_dir: str, *, stdio: bool = False) -> int:
+def run_foreground(state_dir: str, *, stdio: bool = False, http: HttpWish | None = None) -> int:
     """Own the directory until a signal, ``knowledge stop`` or, with ``stdio``, the end of the host's input.
+
+    ``http``: serve HTTP as well, which the configuration may also say.
 
     Raises the :class:`KnowledgeError` for which it could not start: :class:`OpenElsewhere` names who holds it.
     """
     lock = _take(state_dir, hand_over=True)
     try:
-        return _own(state_dir, lock, detached=False, stdio=stdio)
+        return _own(state_dir, lock, detached=False, stdio=stdio, http=http)
     finally:
         lock.release()
 
@@ -112,6 +115,7 @@ def _own(
     *,
     detached: bool,
     stdio: bool = False,
+    http: HttpWish | None = None,
     on_listening: Callable[[], None] = lambda: None,
 ) -> int:
     assert lock.socket is not None
@@ -123,13 +127,25 @@ def _own(
     on_listening()
     from host_bridge.owner import logs
     from host_bridge.owner import server as serving
+    from host_bridge.owner.http_door import HttpDoor
+    from host_bridge.owner.http_door import HttpWish as Wish
     from host_bridge.owner.session import EOF_DRAIN_SECONDS
 
     log = None if detached or stdio else _open_log(lock.directory)  # a terminal gets sentences, the file the rest
     logs.configure(log, level=logging.WARNING if stdio else logging.INFO)
+    bridge = None
     try:
         bridge = _open_bridge(state_dir, lock)
+        door = HttpDoor(bridge)
+        if http is None and not detached and not stdio and bridge.configuration.http.is_configured:
+            http = Wish()
+        if http is not None:
+            address_of_http = door.serve(http)
+            sys.stderr.write(f"knowledge serves HTTP at {address_of_http}.\n")
+            sys.stderr.flush()
     except KnowledgeError as error:
+        if bridge is not None:
+            _close(bridge, 0.0)
         _log.error("the owner could not start", extra={"code": error.code})
         if detached:
             serving.refuse_everybody(listener, error, _REFUSING_SECONDS)
@@ -145,6 +161,7 @@ def _own(
         detached=detached,
         idle_seconds=bridge.configuration.runtime.owner_idle.total_seconds(),
         parent=os.getppid() if stdio else None,
+        http=door,
         still_owner=lock.keep,
         housekeeping=(lambda: None) if stdio else (lambda: logs.keep_small(address.log_path(lock.directory), written)),
     )

@@ -25,11 +25,12 @@ from host_bridge.owner import address, endpoint
 from host_bridge.owner.session import Session
 from host_bridge.transport import WakePipe
 from messages import control
-from messages.errors import Busy, InvalidArgument, KnowledgeError
+from messages.errors import Busy, InvalidArgument, KnowledgeError, Stopping
 from messages.json_types import JsonObject
 
 if TYPE_CHECKING:
     from host_bridge.mcp import McpHost
+    from host_bridge.owner.http_door import HttpDoor
 
 CONNECTIONS_MAX = 256
 _CHECK_SECONDS = 1.0
@@ -55,6 +56,7 @@ class OwnerServer:
         still_owner: Callable[[], bool] = lambda: True,
         housekeeping: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        http: HttpDoor | None = None,
     ) -> None:
         self.service = service
         self.default_agent = default_agent
@@ -75,6 +77,7 @@ class OwnerServer:
         self._sessions: set[Session] = set()
         self._wake = WakePipe()
         self._mcp: McpHost | None = None
+        self._http = http
         self._mcp_lock = threading.Lock()
 
     @property
@@ -117,6 +120,8 @@ class OwnerServer:
             sessions = list(self._sessions)
         for session in sessions:
             session.stop_accepting()
+        if self._http is not None:
+            self._http.stop_accepting()
 
     def close(self) -> None:
         """Flush what the bridge still answered, close the connections and join their threads: the last step."""
@@ -126,6 +131,8 @@ class OwnerServer:
             session.end()
         for session in sessions:
             session.join()
+        if self._http is not None:
+            self._http.close()
         if self._mcp is not None:
             self._mcp.close()
         self._wake.close()
@@ -148,6 +155,8 @@ class OwnerServer:
             )
         with self._lock:
             others = sum(1 for session in self._sessions if session is not asker and session.greeted)
+        if self._http is not None and self._http.busy():
+            others += 1
         refused = control.hand_over_refusal(
             control.Holder(host_bridge.__version__, "detached" if self.detached else "foreground", others),
             control.Candidate(str(params.get("version", "")), mode),
@@ -156,6 +165,12 @@ class OwnerServer:
             return {"accepted": False, "reason": refused, "connectedClients": others}
         self.request_stop("hand-over")
         return {"accepted": True}
+
+    def open_pages(self, params: JsonObject) -> JsonObject:
+        """A link that opens a browser's session: see :meth:`HttpDoor.link`. Starts HTTP where it is not served."""
+        if self.stop_reason is not None or self._http is None:
+            raise Stopping("This owner serves no pages now; ask again.")
+        return self._http.link(params)
 
     def status(self) -> JsonObject:
         """Published facts only: nobody is asked."""
@@ -169,6 +184,7 @@ class OwnerServer:
             "uptimeSeconds": round(self._clock() - self._started, 3),
             "connections": len(sessions),
             "openCalls": sum(session.open_calls for session in sessions),
+            **({} if self._http is None or self._http.url is None else {"http": self._http.url}),
             "health": self.service.health(),
         }
 
@@ -183,7 +199,7 @@ class OwnerServer:
         with self._lock:
             if not self.detached or self._sessions:
                 return float("inf")
-        if self.service.busy():
+        if self.service.busy() or (self._http is not None and self._http.busy()):
             # A client left while its accepted write was finished: its time of rest has not begun.
             self._idle_since = self._clock()
         return self._idle_since + self._idle_seconds

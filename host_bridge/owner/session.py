@@ -57,6 +57,7 @@ class Session:
             control.HAND_OVER: lambda params: server.hand_over(self, params),
             "owner.status": lambda _: server.status(),
             control.STOP: self._stop,
+            control.UI: server.open_pages,
         }
         self._methods = methods
         self._peer = self._new_peer(None)

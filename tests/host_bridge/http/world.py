@@ -16,7 +16,7 @@ from host_bridge.bridge import KnowledgeBridge
 from host_bridge.http.application import ExplorerRoutes
 from host_bridge.http.door import Limits
 from host_bridge.http.server import HttpServer, HttpSettings
-from messages.json_types import JsonObject
+from messages.json_types import JsonObject, JsonValue
 
 OWNER: JsonObject = {"kind": "owner-private", "agent": "main"}
 CONFIGURATION = """
@@ -77,7 +77,8 @@ class World:
 
 def remembering(text: str) -> JsonObject:
     """The arguments that save ``text`` as a claim."""
-    return {"requestId": str(uuid.uuid4()), "items": [{"text": text, "kind": "fact"}], "excerpt": text, "attribution": "a test"}
+    items: list[JsonValue] = [{"text": text, "kind": "fact"}]
+    return {"requestId": str(uuid.uuid4()), "items": items, "excerpt": text, "attribution": "a test"}
 
 
 def read_all(connection: socket.socket) -> bytes:
