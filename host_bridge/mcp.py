@@ -1,11 +1,9 @@
-"""MCP inside the owner: the SDK's low-level server, one event loop in one thread, any number of sessions.
+"""MCP on the owner's socket: one event loop in one thread, any number of sessions.
 
-Imported only when the first MCP client connects: the SDK takes longer to import than all the rest. The SDK frames
-and negotiates (both protocol eras, decided by the client's first request); the text of an answer never passes
-through it. A finished call leaves a placeholder in the SDK's response, and the session's outbox puts the real result
-in its place under the read lease, in the step that hands the bytes to the transport.
-
-Expected failures are results with ``isError`` and one text block; no exception's text ever reaches a client.
+Imported only when the first MCP client connects: the SDK takes longer to import than all the rest. What a session
+offers is :mod:`host_bridge.mcp_server`'s, for both protocol eras (decided by the client's first request). The session's
+outbox puts the real result in the place of the placeholder under the read lease, in the step that hands the bytes to
+the transport.
 
 Source: HOSTS.md sections 0 and 1; decisions.md sections 6 and 7.
 """
@@ -16,9 +14,8 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Self
@@ -26,28 +23,21 @@ from typing import Final, Self
 import anyio
 import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
-from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
-import host_bridge
-from host_bridge import jsonrpc, mcp_extras
+from host_bridge import jsonrpc
 from host_bridge.dispatch import Service
 from host_bridge.jsonrpc import Malformed, RequestId
-from host_bridge.mcp_greeting import SERVER_NAME, SERVER_TITLE, instructions
+from host_bridge.mcp_server import Context, Held, ToolServer
 from host_bridge.rpc import IdInUse, OpenCalls, read_line
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
-from messages.audience import Audience
-from messages.envelope import Call, Cancellation, Deadline
-from messages.errors import Busy, InternalError, InvalidArgument, KnowledgeError, NotFound, Stopping
-from messages.host import INVALID_PARAMS, INVALID_REQUEST, error_object
+from messages.audience import Audience, Caller
+from messages.envelope import Cancellation
+from messages.errors import Busy, Stopping
+from messages.host import INVALID_REQUEST
 from messages.json_types import JsonObject
-from messages.provider import parse_provider_call
-from messages.vocabulary import DEADLINE_DEFAULT_MS
 
-PROGRESS_SECONDS: Final = 5.0
 _FROM_STORES: Final = ("tools/call", "resources/read")
 """What is answered from a store: its bytes leave under a read lease."""
 _log = logging.getLogger(__name__)
@@ -58,7 +48,6 @@ class McpHost:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.all_tools: frozenset[str] = frozenset(str(tool.get("name")) for tool in service.tools("mcp"))
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="mcp", daemon=True)
         self._thread.start()
@@ -86,12 +75,9 @@ class McpSession:
         self._host = host
         self._outbox = outbox
         self._audience = audience
-        self._profile = profile
-        tools = host.service.tools("mcp", profile)
-        self._tools = mcp_types.ListToolsResult(tools=[mcp_types.Tool.model_validate(tool) for tool in tools])
-        self._names = frozenset(tool.name for tool in self._tools.tools)
+        self._tools = ToolServer(host.service, profile, self)
         self.calls = OpenCalls()
-        self._held: dict[RequestId, _Held] = {}
+        self._held: dict[RequestId, Held] = {}
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._stopping = False
         sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](math.inf)
@@ -156,154 +142,31 @@ class McpSession:
             self._inbox.send_nowait(message)
 
     async def _serve(self, receiver: MemoryObjectReceiveStream[SessionMessage | Exception]) -> None:
-        server: Server[dict[str, object]] = Server(
-            SERVER_NAME,
-            version=host_bridge.__version__,
-            title=SERVER_TITLE,
-            instructions=instructions(self._profile),
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_resource_templates,
-            on_read_resource=self._read_resource,
-            on_list_prompts=self._list_prompts,
-            on_get_prompt=self._get_prompt,
-        )
+        server = self._tools.build()
         await server.run(receiver, _Outward(self), server.create_initialization_options())
 
-    async def _list_tools(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListToolsResult:
-        return self._tools
+    def caller(self, ctx: Context) -> Caller:
+        """See :class:`Around`."""
+        return self._audience
 
-    async def _call_tool(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.CallToolRequestParams
-    ) -> mcp_types.CallToolResult:
-        if params.name not in self._host.all_tools:
-            raise MCPError(code=mcp_types.INVALID_PARAMS, message=f"No tool is called {_shown(params.name)}.")
-        try:
-            return await self._run_call(ctx, params)
-        except KnowledgeError as error:
-            return mcp_types.CallToolResult.model_validate(_failure(error))
-        except Exception:  # noqa: BLE001 - in the handshake era the SDK would send an exception's text to the client
-            _log.exception("an MCP call failed")
-            return mcp_types.CallToolResult.model_validate(
-                _failure(InternalError("The runtime failed on this call; its log has the details."))
-            )
+    def started_at(self, ctx: Context) -> str:
+        """See :class:`Around`."""
+        return self._started_at
 
-    async def _run_call(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.CallToolRequestParams
-    ) -> mcp_types.CallToolResult:
-        if not self._offers(params.name):
-            raise InvalidArgument(f"{params.name} is not in this profile.", field="name", allowed=sorted(self._names))
+    def require_going(self) -> None:
+        """See :class:`Around`."""
         if self._stopping:
             raise Stopping("The runtime is shutting down; the call did not run.")
-        call = Call(
-            params.name, dict(params.arguments or {}), self._audience, Deadline.after(DEADLINE_DEFAULT_MS / 1000)
-        )
-        await self._answered(ctx, _Held(self._host.service.submit(call), _success, _failure))
-        return mcp_types.CallToolResult(content=[])
 
-    async def _list_resources(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListResourcesResult:
-        return mcp_types.ListResourcesResult.model_validate({"resources": mcp_extras.RESOURCES})
-
-    async def _list_resource_templates(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListResourceTemplatesResult:
-        return mcp_types.ListResourceTemplatesResult.model_validate(
-            {"resourceTemplates": mcp_extras.RESOURCE_TEMPLATES}
-        )
-
-    async def _read_resource(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.ReadResourceRequestParams
-    ) -> mcp_types.ReadResourceResult:
-        uri = str(params.uri)
-        try:
-            if self._stopping:
-                raise Stopping("The runtime is shutting down; nothing was read.")
-            await self._answered(ctx, self._reading(uri))
-        except KnowledgeError as error:
-            raise MCPError(code=INVALID_PARAMS, message=error.message) from None
-        except MCPError:
-            raise
-        except Exception:  # noqa: BLE001 - in the handshake era the SDK would send an exception's text to the client
-            _log.exception("an MCP resource could not be read")
-            message = "The runtime failed on this read; its log has the details."
-            raise MCPError(code=mcp_types.INTERNAL_ERROR, message=message) from None
-        return mcp_types.ReadResourceResult(contents=[])
-
-    def _reading(self, uri: str) -> _Held:
-        """What answers for a resource. Raises ``MCPError`` for a URI that is none of ours."""
-        if uri == mcp_extras.INDEX_URI:
-            call = parse_provider_call(
-                "prompt.build", {"sessionStartedAt": self._started_at}, caller=self._audience
-            )
-            pending = self._host.service.provide(call)
-            return _Held(pending, lambda built: mcp_extras.contents(uri, mcp_extras.index_text(built)), _failed_read)
-        record_id = mcp_extras.page_id(uri)
-        if record_id is None:
-            raise MCPError(code=INVALID_PARAMS, message=mcp_extras.NO_RESOURCE)
-        deadline = Deadline.after(DEADLINE_DEFAULT_MS / 1000)
-        arguments: JsonObject = {"id": record_id, "maxChars": mcp_extras.PAGE_CHARS}
-        pending = self._host.service.submit(Call("knowledge_record", arguments, self._audience, deadline))
-
-        def page(answer: JsonObject) -> JsonObject:
-            text = mcp_extras.page_text(answer)
-            if text is None:
-                return _failed_read(NotFound("There is no page with this id here."))
-            return mcp_extras.contents(uri, text)
-
-        return _Held(pending, page, _failed_read)
-
-    async def _list_prompts(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.PaginatedRequestParams | None
-    ) -> mcp_types.ListPromptsResult:
-        return mcp_types.ListPromptsResult.model_validate({"prompts": mcp_extras.prompts(self._names)})
-
-    async def _get_prompt(
-        self, ctx: ServerRequestContext[dict[str, object]], params: mcp_types.GetPromptRequestParams
-    ) -> mcp_types.GetPromptResult:
-        try:
-            if not any(prompt["name"] == params.name for prompt in mcp_extras.prompts(self._names)):
-                raise ValueError("No prompt has this name.")
-            text = mcp_extras.prompt_text(params.name, params.arguments or {})
-        except ValueError as error:
-            raise MCPError(code=INVALID_PARAMS, message=str(error)) from None
-        return mcp_types.GetPromptResult.model_validate(
-            {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
-        )
-
-    async def _answered(self, ctx: ServerRequestContext[dict[str, object]], held: _Held) -> None:
-        """Wait until there is an answer, and keep it for the step that hands its bytes to the transport."""
-        done = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    def submitted(self, ctx: Context, pending: PendingAnswer) -> None:
+        """See :class:`Around`."""
         if ctx.request_id is not None:
-            self.calls.attach(ctx.request_id, held.pending)
-        held.pending.add_done_callback(lambda _: _set_from_thread(loop, done))
-        try:
-            await self._wait(ctx, done)
-        except asyncio.CancelledError:
-            held.pending.cancel()
-            raise
+            self.calls.attach(ctx.request_id, pending)
+
+    def keep(self, ctx: Context, held: Held) -> None:
+        """See :class:`Around`."""
         if ctx.request_id is not None:
             self._held[ctx.request_id] = held
-
-    def _offers(self, tool: str) -> bool:
-        """Whether the tool is in the session's profile."""
-        return tool in self._names
-
-    async def _wait(self, ctx: ServerRequestContext[dict[str, object]], done: asyncio.Event) -> None:
-        """Wait for the answer; a client that asked for progress hears every few seconds that we are alive."""
-        beats = 0
-        while True:
-            try:
-                await asyncio.wait_for(done.wait(), PROGRESS_SECONDS)
-                return
-            except TimeoutError:
-                beats += 1
-                await ctx.session.report_progress(float(beats), None, None)
 
     def _send(self, message: mcp_types.JSONRPCMessage) -> None:
         """Runs on the loop: everything the SDK says goes out here, answers to calls with their real content."""
@@ -334,15 +197,6 @@ class McpSession:
         self.calls.settle(request_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """An answer that is there and not handed over yet, and how it is shown: as parts of a result, or as ``error``."""
-
-    pending: PendingAnswer
-    succeeded: Callable[[JsonObject], JsonObject]
-    failed: Callable[[KnowledgeError], JsonObject]
-
-
 class _Outward:
     """The SDK's write stream: hands each message to the session instead of queueing it once more."""
 
@@ -364,28 +218,6 @@ class _Outward:
         await self.aclose()
 
 
-def _set_from_thread(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
-    with suppress(RuntimeError):  # the loop has ended; nobody waits any more
-        loop.call_soon_threadsafe(done.set)
-
-
-def _success(result: JsonObject) -> JsonObject:
-    return {"content": [_text(result)], "isError": False}
-
-
-def _failure(error: KnowledgeError) -> JsonObject:
-    facts = error.to_data()
-    return {"content": [_text({"code": facts.pop("code"), "message": error.message, **facts})], "isError": True}
-
-
-def _failed_read(error: KnowledgeError) -> JsonObject:
-    return {"error": error_object(error)}
-
-
-def _text(value: JsonObject) -> JsonObject:
-    return {"type": "text", "text": jsonrpc.dump(value).decode()}
-
-
 def _parse_stringified(value: JsonObject) -> JsonObject:
     """A call with its arguments as an object, where a host sent a string that holds one."""
     params = value.get("params")
@@ -399,7 +231,3 @@ def _expects_no_answer(value: JsonObject) -> bool:
     if "method" in value:
         return isinstance(value["method"], str) and "id" not in value
     return "result" in value or "error" in value
-
-
-def _shown(name: str) -> str:
-    return name if name.isprintable() and len(name) <= 80 else "that"

@@ -15,14 +15,14 @@ Source: decisions.md section 7.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.applications import Starlette
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from host_bridge.http.answers import Deliverer
@@ -34,6 +34,7 @@ from host_bridge.http.console_bridge import ConsoleBridge
 from host_bridge.http.door import Door, Limits, Places, speaker_of
 from host_bridge.http.eventing import EventsRoute
 from host_bridge.http.host_routes import RpcRoute
+from host_bridge.http.mcp_route import McpRoute
 from host_bridge.http.metrics import CONTENT_TYPE, Metrics
 from host_bridge.http.sessions import Sessions
 from host_bridge.http.tools_route import ToolsRoute
@@ -93,12 +94,15 @@ def build_application(
             raise Denied("The metrics need the host's key, or an operator's with the scope operator.read.")
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
+    mcp = McpRoute(*around)
     routes: list[BaseRoute] = [
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", shown_metrics, methods=["GET"]),
         Route("/rpc", RpcRoute(*around)),
         Route("/events", EventsRoute(*around)),
+        Route("/mcp", mcp),
+        Route("/mcp/{profile}", mcp),
         Route("/v1/tools/{name}", ToolsRoute(*around)),
         *sessions.routes(),
     ]
@@ -106,12 +110,13 @@ def build_application(
         routes.extend(explorer_routes(console))
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: object) -> AsyncIterator[None]:
         stop.event()
-        async with AsyncExitStack():
+        async with mcp.running():
             yield
 
-    inner = Starlette(routes=routes, lifespan=lifespan)
+    # Not Starlette's own stack: it answers what a route raises before the door can.
+    inner = ExceptionMiddleware(Router(routes, lifespan=lifespan))
     door = Door(inner, bearers, sessions, places, metrics, limits)
     return Application(door, sessions, stop, deliverer, connections, door)
 

@@ -79,7 +79,12 @@ class _Checked:
 
 def guarded(call: PreparedCall, bearers: Bearers, speaker: Speaker) -> PreparedCall:
     """The call, whose answer leaves only while the speaker's key still counts."""
-    return replace(call, submit=lambda: _Checked(call.submit(), lambda: bearers.require_still(speaker)))
+    return replace(call, submit=lambda: guarded_answer(call.submit(), bearers, speaker))
+
+
+def guarded_answer(pending: PendingAnswer, bearers: Bearers, speaker: Speaker) -> PendingAnswer:
+    """The answer, which leaves only while the speaker's key still counts."""
+    return _Checked(pending, lambda: bearers.require_still(speaker))
 
 
 def standing_for(speaker: Speaker, params: JsonObject) -> tuple[Caller | None, Operator | None]:
@@ -128,6 +133,7 @@ __all__ = [
     "HttpService",
     "Stop",
     "guarded",
+    "guarded_answer",
     "parsed_json",
     "parsed_message",
     "require_json",

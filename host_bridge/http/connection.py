@@ -70,7 +70,7 @@ class GuardedConnection(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self.app = _tied(self, self.app)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """A stranger until a request shows a bearer or a session that counts."""
         super().connection_made(transport)
         # Nothing waits in this process: what `send` has returned from is in the kernel (see answers.hand_over).
