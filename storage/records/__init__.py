@@ -19,6 +19,7 @@ from storage.records.model import (
 )
 from storage.records.names import file_name, hex_level, normalise_name, path_key, record_folder, slug
 from storage.records.record_files import (
+    body_of,
     changes_between,
     citation_value,
     content_hash,
@@ -43,6 +44,7 @@ __all__ = [
     "Record",
     "Scope",
     "Severity",
+    "body_of",
     "bound_ms",
     "changes_between",
     "citation_value",

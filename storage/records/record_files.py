@@ -86,6 +86,14 @@ def parse_record(data: bytes, path: str) -> ParsedRecord | BrokenRecord:
     return ParsedRecord(record, path, digest, findings, read_only=newer)
 
 
+def body_of(data: bytes) -> str:
+    """The body of a file that is known to be a record: what :func:`parse_record` says of it, without the rest."""
+    document = frontmatter.cut(data)
+    if isinstance(document, Finding):
+        raise ValueError(f"not a record: {document.code}")
+    return document.body
+
+
 def _with_lines(read: Frontmatter, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings with the line of their value, or of the nearest one around it that the file has."""
     lines = frontmatter.lines_of(read.document)

@@ -8,7 +8,7 @@ finding nothing. The package keeps no text but the index's own tokens.
 Source: tools.md (Search and lookup), knowledge-more-facts.md section 6, decisions.md sections 5 and 8, SEARCH.md.
 """
 
-from storage.search._candidates import POOL, Candidate
+from storage.search._candidates import POOL, Candidate, Message, parse_message
 from storage.search._coverage import coverage
 from storage.search._documents import (
     IndexChange,
@@ -26,7 +26,14 @@ from storage.search._fold import is_unspaced
 from storage.search._index import CandidatePage, SearchIndex
 from storage.search._keywords import keywords
 from storage.search._lemmas import STOP_WORDS
-from storage.search._passages import PASSAGE_GAP, beginning, clip_message, message_words, passages
+from storage.search._passages import (
+    PASSAGE_GAP,
+    MessageWords,
+    beginning,
+    clip_message,
+    message_words,
+    passages,
+)
 from storage.search._query import MODES, Mode, ParsedQuery, parse_query
 from storage.search._rarity import rarity
 from storage.search._stems import stems
@@ -44,6 +51,8 @@ __all__ = [
     "IndexChange",
     "IndexDocument",
     "LifecycleFilter",
+    "Message",
+    "MessageWords",
     "Mode",
     "ParsedQuery",
     "Rebuilt",
@@ -60,6 +69,7 @@ __all__ = [
     "is_unspaced",
     "keywords",
     "message_words",
+    "parse_message",
     "parse_query",
     "passages",
     "rarity",

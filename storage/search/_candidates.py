@@ -10,9 +10,10 @@ Source: memory-provider.md (Recall gate, step 1), SEARCH.md section 3.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import orjson
@@ -84,8 +85,7 @@ class FtsRow(Protocol):
 def places(row: FtsRow, *_: object) -> bytes:
     """Where each phrase stands: ``[size, total size, rows, [phrase, [in the name], [in the body]] of each there]``."""
     found: list[list[object]] = []
-    for phrase in range(row.phrase_count):
-        name, body = row.phrase_locations(phrase)
+    for phrase, (name, body) in enumerate(map(row.phrase_locations, range(row.phrase_count))):
         if name or body:
             found.append([phrase, [len(name), name[:PLACES_MAX]], [len(body), body[:PLACES_MAX]]])
     return orjson.dumps([row.column_size(), row.column_total_size(), row.row_count, found])
@@ -93,7 +93,7 @@ def places(row: FtsRow, *_: object) -> bytes:
 
 def present(row: FtsRow, *_: object) -> bytes:
     """One byte for each phrase: whether the row holds it."""
-    return bytes(bool(row.phrase_columns(phrase)) for phrase in range(row.phrase_count))
+    return bytes(map(bool, map(row.phrase_columns, range(row.phrase_count))))
 
 
 def parse_message(text: str) -> Message:
@@ -115,9 +115,11 @@ def parse_message(text: str) -> Message:
     return Message(words, beside)
 
 
-def find_candidates(database: Database, text: str, without_types: Collection[str], limit: int) -> Sequence[Candidate]:
-    """The current pages that share a word with ``text``, best first, at most ``limit`` of :data:`POOL`."""
-    message = _rarest(database, parse_message(text))
+def find_candidates(
+    database: Database, asked: Message, without_types: Collection[str], limit: int
+) -> Sequence[Candidate]:
+    """The current pages that share a word with a message, best first, at most ``limit`` of :data:`POOL`."""
+    message, frequencies = _found_and_rarest(database, asked)
     if not message.words:
         return ()
     match = expression((word.indexed for word in message.words), " OR ")
@@ -126,7 +128,7 @@ def find_candidates(database: Database, text: str, without_types: Collection[str
         f"SELECT stem.rowid, {PLACES}(stem) FROM stem WHERE stem MATCH ? AND +stem.rowid IN ({LISTED})",
         (match, listed(_best(database, match, without_types))),
     )
-    weights = [rarity(frequency, _rows(pool)) for frequency in _frequencies(database, message)]
+    weights = [rarity(frequency, _rows(pool)) for frequency in frequencies]
     exact = _exact(database, message, [int(rowid) for rowid, _ in pool])
     best = [
         Candidate(
@@ -170,30 +172,31 @@ def _by_bm25(limit: int, condition: str = "") -> str:
     )
 
 
-def _frequencies(database: Database, message: Message) -> list[int]:
-    """How many pages hold each word."""
-    count = "SELECT count(*) FROM stem WHERE stem MATCH ?"
-    return [int(database.query(count, (expression((word.indexed,), " OR "),))[0][0]) for word in message.words]
-
-
-def _rarest(database: Database, message: Message) -> Message:
-    """The same message with the words that tell pages apart best, where it has too many."""
-    if len(message.words) <= WORDS_MAX:
-        return message
-    by_frequency = sorted(
-        (frequency, place) for place, frequency in enumerate(_frequencies(database, message)) if frequency
+def _found_and_rarest(database: Database, message: Message) -> tuple[Message, list[int]]:
+    """The same message with the words that any page holds, the rarest of them where they are too many; and how many
+    pages hold each. A word that no page holds would only be looked for again in every row of every walk."""
+    asked = [expression((word.indexed,), " OR ") for word in message.words]
+    rows = database.query(
+        "SELECT j.key, (SELECT count(*) FROM stem WHERE stem MATCH j.value) FROM json_each(?) j",
+        (json.dumps(asked, ensure_ascii=False),),
     )
-    kept = sorted(place for _, place in by_frequency[:WORDS_MAX])
+    frequencies = [int(count) for _, count in sorted(rows)]
+    rarest = sorted((frequency, place) for place, frequency in enumerate(frequencies) if frequency)[:WORDS_MAX]
+    kept = sorted(place for _, place in rarest)
     moved = {place: index for index, place in enumerate(kept)}
     beside = ((moved[one], moved[other]) for one, other in message.neighbours if one in moved and other in moved)
-    return Message(tuple(message.words[place] for place in kept), frozenset(beside))
+    return (
+        Message(tuple(message.words[place] for place in kept), frozenset(beside)),
+        [frequencies[place] for place in kept],
+    )
 
 
-def _exact(database: Database, message: Message, rowids: Sequence[int]) -> dict[int, set[int]]:
+def _exact(database: Database, message: Message, rowids: Sequence[int]) -> dict[int, list[int]]:
     """Which words each page holds as they were written; a page that holds none shares no word with the message."""
-    forms = [(place, form) for place, word in enumerate(message.words) for form in word.written]
     if not rowids:
         return {}
+    forms = [(place, form) for place, word in enumerate(message.words) for form in word.written]
+    places_of_forms = [place for place, _ in forms]
     # One walk through the words, between the first and the last of the pages: looking each page up costs more.
     rows = database.query(
         f"SELECT text.rowid, {PRESENT}(text) FROM text WHERE text MATCH ? AND text.rowid BETWEEN ? AND ? "
@@ -201,7 +204,9 @@ def _exact(database: Database, message: Message, rowids: Sequence[int]) -> dict[
         (expression((form for _, form in forms), " OR "), min(rowids), max(rowids), listed(rowids)),
     )
     return {
-        int(rowid): {place for (place, _), there in zip(forms, found, strict=True) if there} for rowid, found in rows
+        # Each word once, in the order of the message: sums in another order would differ in their last bit.
+        int(rowid): list(dict.fromkeys(compress(places_of_forms, found)))
+        for rowid, found in rows
     }
 
 

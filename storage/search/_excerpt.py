@@ -92,30 +92,35 @@ def _matches(folded: bytes, phrases: Iterable[Phrase]) -> Iterator[tuple[int, Ph
 
     A pattern of the query's own would do, but compiling one takes longer than looking for it in a page of hits.
     """
-    spaced = b" %b \0" % folded.translate(_SPACED)  # the NUL ends the last gap
+    text = b" %b \0" % spaced(folded)  # the NUL ends the last gap
     end = 0
-    for place, _, stop, phrase in merge(*(_places(spaced, phrase) for phrase in phrases)):
+    for place, _, stop, phrase in merge(*(_places(text, phrase) for phrase in phrases)):
         if place >= end:
             end = stop
             yield place, phrase
 
 
-def _places(spaced: bytes, phrase: Phrase) -> Iterator[tuple[int, int, int, Phrase]]:
+def spaced(folded: bytes) -> bytes:
+    """A folded text in UTF-8 with its tokens where they were and spaces in between."""
+    return folded.translate(_SPACED)
+
+
+def _places(text: bytes, phrase: Phrase) -> Iterator[tuple[int, int, int, Phrase]]:
     """Each place of one phrase: where it begins, its length for the order of longest first, where it ends, itself."""
     first, *rest = (b"%b " % token.encode() for token in phrase)
-    found = spaced.find(b" " + first)
+    found = text.find(b" " + first)
     while found >= 0:
         end = found + len(first)
         for token in rest:
             begin = end
-            while spaced[begin] == _SPACE:
+            while text[begin] == _SPACE:
                 begin += 1
-            if not spaced.startswith(token, begin):
+            if not text.startswith(token, begin):
                 break
             end = begin + len(token) - 1
         else:
             yield found, -len(phrase), end - 1, phrase
-        found = spaced.find(b" " + first, found + len(first))
+        found = text.find(b" " + first, found + len(first))
 
 
 def _stands_around(literals: list[str], folded: str, place: int) -> bool:

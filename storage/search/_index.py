@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from messages.errors import IndexUnavailable, StoreUnavailable
 from storage.search import _file, _symbols
-from storage.search._candidates import POOL, Candidate, find_candidates
+from storage.search._candidates import POOL, Candidate, Message, find_candidates
 from storage.search._documents import IndexChange, IndexDocument, SearchHit, SearchPage, SearchQuery
 from storage.search._file import Identity, Rebuilt
 from storage.search._filters import (
@@ -188,9 +188,9 @@ class SearchIndex:
             return frozenset(rowid & ROW_MASK for (rowid,) in found)
 
     def candidates(
-        self, message: str, *, at_least: int, without_types: Collection[str] = (), limit: int = POOL
+        self, message: Message, *, at_least: int, without_types: Collection[str] = (), limit: int = POOL
     ) -> CandidatePage:
-        """The current pages that share at least one word, of any script, with a message of any length; best first.
+        """The current pages that share at least one word, of any script, with a message; best first.
 
         At most ``limit`` of them and never more than :data:`POOL`. Pages of ``without_types`` are none of them. Raises
         ``IndexUnavailable`` as :meth:`search` does. Source: memory-provider.md (Recall gate), SEARCH.md section 3.

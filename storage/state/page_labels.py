@@ -6,7 +6,7 @@ Reads only, on the thread that owns the connection. Source: decisions.md section
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from storage.state.catalogue_reader import CatalogueReader, Entry
 
@@ -33,14 +33,19 @@ class PageLabels:
             if entry is not None and entry.current(now_ms):
                 yield entry
 
-    def own_names(self, entry: Entry) -> Sequence[tuple[str, bool]]:
-        """The names under lookup's normalisation that no other record bears, the title first; whether each is it."""
+    def own_names(self, entries: Collection[Entry]) -> Mapping[int, Sequence[tuple[str, bool]]]:
+        """Of each of these pages, by row, the names under lookup's normalisation that no other record bears, the title
+        first; whether each is it. One statement."""
         rows = self._db.query(
-            "SELECT n.normalised, min(n.source = 'alias') FROM name n WHERE n.row = ?1 "
-            "AND NOT EXISTS (SELECT 1 FROM name o WHERE o.partition = ?2 AND o.normalised = n.normalised "
-            "AND o.row <> ?1) "
-            "AND NOT EXISTS (SELECT 1 FROM record r WHERE r.partition = ?2 AND r.id = n.normalised AND r.row <> ?1) "
-            "GROUP BY n.normalised ORDER BY 2, 1",
-            (entry.row, self._reader.number),
+            "SELECT n.row, n.normalised, min(n.source = 'alias') FROM json_each(?1) j CROSS JOIN name n "
+            "ON n.row = j.value "
+            "WHERE NOT EXISTS (SELECT 1 FROM name o WHERE o.partition = ?2 AND o.normalised = n.normalised "
+            "AND o.row <> n.row) "
+            "AND NOT EXISTS (SELECT 1 FROM record r WHERE r.partition = ?2 AND r.id = n.normalised AND r.row <> n.row) "
+            "GROUP BY n.row, n.normalised ORDER BY n.row, 3, 2",
+            (json.dumps([entry.row for entry in entries]), self._reader.number),
         )
-        return [(str(name), not alias) for name, alias in rows]
+        found: dict[int, list[tuple[str, bool]]] = {entry.row: [] for entry in entries}
+        for row, name, alias in rows:
+            found[int(row)].append((str(name), not alias))
+        return found

@@ -15,7 +15,7 @@ from messages.errors import Refusal
 from messages.json_types import JsonObject
 from messages.vocabulary import EXCERPT_MAX_BYTES, PRIVATE, REMEMBER_MAX_ITEMS
 from storage.layout import Layout, StoreLayout
-from storage.search import SearchIndex
+from storage.search import SearchIndex, parse_message
 from storage.state.catalogue import catalogue_identity
 from storage.state.catalogue_reader import CatalogueReader
 from storage.state.connection import Database
@@ -169,7 +169,7 @@ class Candidates:
     def search(self, message: str) -> list[str]:
         """The first ten documents, best first."""
         found = self._index.candidates(
-            message, at_least=self._catalogue.change, without_types=NO_CANDIDATES, limit=DEPTH
+            parse_message(message), at_least=self._catalogue.change, without_types=NO_CANDIDATES, limit=DEPTH
         )
         entries = (self._catalogue.by_row(candidate.rowid) for candidate in found.candidates)
         return [self._documents[entry.id] for entry in entries if entry is not None]

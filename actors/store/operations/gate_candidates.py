@@ -8,8 +8,9 @@ Source: memory-provider.md (Recall gate, steps 1 and 3), decisions.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import assert_never
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, assert_never
 
 from actors.store.needs import NeedIndex
 from actors.store.operations.context import OperationContext, Outcome
@@ -23,6 +24,9 @@ from messages.vocabulary import TITLE_MAX_CHARS
 from storage.search import PASSAGE_GAP, POOL, beginning, clip_message, message_words, passages
 from storage.state.catalogue_reader import Entry
 from storage.state.page_labels import PageLabels
+
+LABELS_TOGETHER: Final = 50
+"""Labels whose names are looked up in one statement."""
 
 
 def gate_candidates(context: OperationContext, request: GateCandidatesRequest) -> Outcome:
@@ -40,13 +44,9 @@ def gate_pages(context: OperationContext, request: GatePagesRequest) -> JsonObje
     """The beginning of each of these pages that may still be shown, in their order."""
     found = (context.catalogue.one(page_id) for page_id in request.ids)
     considered = _Considered(context)
-    return pages_to_json(
-        [
-            _page(context, entry, beginning(context.session.load(entry).body, request.page_chars))
-            for entry in found
-            if entry is not None and considered.may_show(entry)
-        ]
-    )
+    shown = [entry for entry in found if entry is not None and considered.may_show(entry)]
+    texts = [beginning(context.session.load(entry).body, request.page_chars) for entry in shown]
+    return pages_to_json(_pages(context, shown, texts))
 
 
 def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outcome:
@@ -55,14 +55,16 @@ def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outc
         raise IndexUnavailable(f"The gate finds no candidates: {prepared.index_problem}.", reason="not_ready")
     if prepared.index_change is None:
         return NeedIndex(context.catalogue.change)
-    message = clip_message(request.message)
+    words = message_words(clip_message(request.message))
     considered = _Considered(context)
     try:
         index = context.open_index()
         late = Unindexed.after(context, index.position())
         if late is None:
             return NeedIndex(context.catalogue.change)
-        page = index.candidates(message, at_least=prepared.index_change, without_types=considered.without, limit=POOL)
+        page = index.candidates(
+            words.message, at_least=prepared.index_change, without_types=considered.without, limit=POOL
+        )
         ranked = [candidate.rowid for candidate in page.candidates if candidate.rowid not in late.rows]
         entries: list[Entry] = []
         # Nearly always the first ones may all be shown: more are fetched only where some may not.
@@ -74,38 +76,31 @@ def _by_words(context: OperationContext, request: GateCandidatesRequest) -> Outc
     except IndexUnavailable as error:
         context.index_failed(error)
         raise
-    words = message_words(message)
     # What was written since is judged by what it says now, and follows behind what the index ranks.
-    entries += late.matching(words, considered.may_show)
+    entries += late.matching(words.query, considered.may_show)
     entries = entries[: request.limit]
-    together = context.session.load_all(entries)
-    pages = []
+    together = context.session.bodies(entries)
+    texts = []
     for entry in entries:
         context.check()
-        record = together.get(entry.row) or context.session.load(entry)
-        quoted = passages(
-            record.body,
-            words,
-            most=request.excerpts,
-            chars=request.excerpt_chars,
-            total=request.page_chars,
-        )
-        pages.append(_page(context, entry, PASSAGE_GAP.join(quoted)))
-    return pages_to_json(pages)
+        body = together[entry.row] if entry.row in together else context.session.load(entry).body
+        quoted = passages(body, words, most=request.excerpts, chars=request.excerpt_chars, total=request.page_chars)
+        texts.append(PASSAGE_GAP.join(quoted))
+    return pages_to_json(_pages(context, entries, texts))
 
 
 def _labels(context: OperationContext, request: GateCandidatesRequest) -> Iterator[GatePage]:
     """Labels until the next one would not fit into ``max_index_chars``."""
     considered = _Considered(context)
     room = request.max_index_chars
-    for entry in PageLabels(context.catalogue).most_connected(context.now_ms, considered.without):
-        if not label_is_safe(entry.title):
-            continue
-        page = _page(context, entry)
-        room -= utf16_length(page.label) + 1
-        if room < 0:
-            return
-        yield page
+    ranked = PageLabels(context.catalogue).most_connected(context.now_ms, considered.without)
+    safe = (entry for entry in ranked if label_is_safe(entry.title))
+    while some := list(islice(safe, LABELS_TOGETHER)):
+        for page in _pages(context, some, [""] * len(some)):
+            room -= utf16_length(page.label) + 1
+            if room < 0:
+                return
+            yield page
 
 
 class _Considered:
@@ -124,9 +119,14 @@ class _Considered:
         )
 
 
-def _page(context: OperationContext, entry: Entry, text: str = "") -> GatePage:
+def _pages(context: OperationContext, entries: Sequence[Entry], texts: Sequence[str]) -> list[GatePage]:
+    """These pages with their texts, in their order."""
+    names = PageLabels(context.catalogue).own_names(entries)
+    return [_page(entry, names[entry.row], text) for entry, text in zip(entries, texts, strict=True)]
+
+
+def _page(entry: Entry, names: Sequence[tuple[str, bool]], text: str) -> GatePage:
     title = label_of(entry.title)
-    names = PageLabels(context.catalogue).own_names(entry)
     alias = next((name for name, is_title in names if not is_title and _may_be_named(name)), None)
     own_title = any(is_title for _, is_title in names) and _may_be_named(title) and title == entry.title
     return GatePage(

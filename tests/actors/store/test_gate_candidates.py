@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from messages.errors import IndexUnavailable
@@ -9,6 +11,8 @@ from messages.json_types import JsonValue
 from messages.provider.gate import GateCandidatesRequest, GatePage, GatePagesRequest, pages_from_json
 from messages.text import utf16_length
 from messages.vocabulary import Partition
+from storage import faults, session
+from storage.parsed_records import ParsedRecords
 from storage.search import excerpt
 from tests.kit.store import Desk, claim_file, page_file, write_note, write_notes
 
@@ -184,3 +188,44 @@ def test_a_page_that_is_gone_or_no_longer_current_has_no_start(desk: Desk) -> No
     page = desk.page("One")
     desk.call("withdraw", {**desk.observed(page["id"]), "reason": "gone"})
     assert starts(desk, page["id"], "nobody") == ()
+
+
+def cost(desk: Desk, request: GateCandidatesRequest) -> Counter[str]:
+    """How many statements each connection runs for a request, the index having caught up."""
+    desk.ask(request)
+    counted: Counter[str] = Counter()
+    with faults.installed(lambda point: counted.update([point] if point.endswith(".statement") else [])):
+        desk.ask(request)
+    return counted
+
+
+def test_candidates_take_as_many_statements_however_many_words_and_pages_there_are(desk: Desk) -> None:
+    words = [f"word{number}" for number in range(30)]
+    for number in range(10):
+        desk.page(f"Page {number}", body=" ".join(words[number:]), aliases=[f"alias {number}"])
+    one = GateCandidatesRequest.model_validate({"mode": "keyword", "message": "word29", "limit": 1})
+    many = GateCandidatesRequest.model_validate({"mode": "keyword", "message": " ".join(["absent", *words])})
+    assert len(pages_from_json(desk.ask(one))) == 1
+    assert len(pages_from_json(desk.ask(many))) == 10
+    assert cost(desk, one) == cost(desk, many)
+
+
+def test_the_label_index_takes_no_statement_for_the_names_of_each_page(desk: Desk) -> None:
+    request = GateCandidatesRequest.model_validate({"mode": "model"})
+    desk.page("Page 0")
+    few = cost(desk, request)
+    for number in range(1, 21):
+        desk.page(f"Page {number}")
+    # One for each page that is looked at, by its row; the names of fifty come together.
+    assert cost(desk, request).total() - few.total() == 20
+
+
+def test_candidates_are_quoted_without_reading_what_else_their_files_say(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.page("Harbor", body="the harbor\n\nthe crane")
+    kept = by_words(desk, "harbor crane")
+    desk.partition()._parsed = ParsedRecords()
+    monkeypatch.setattr(session, "parse_record", None)
+    assert by_words(desk, "harbor crane") == kept
+    assert kept[0].text == "the harbor\n\nthe crane"

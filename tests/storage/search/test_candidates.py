@@ -17,7 +17,7 @@ from tests.storage.search.samples import NOTE, bodies, fill, open_index, titled
 
 
 def candidates(index: SearchIndex, message: str, limit: int = POOL, without: Collection[str] = ()) -> list[int]:
-    found = index.candidates(message, at_least=0, without_types=without, limit=limit)
+    found = index.candidates(parse_message(message), at_least=0, without_types=without, limit=limit)
     return [one.rowid for one in found.candidates]
 
 
@@ -176,7 +176,7 @@ def test_a_page_that_changes_is_a_candidate_by_what_it_says_now(index: SearchInd
 
 def test_an_index_that_is_behind_has_no_candidates_but_an_error(index: SearchIndex) -> None:
     with pytest.raises(IndexUnavailable) as refused:
-        index.candidates("harbor", at_least=1)
+        index.candidates(parse_message("harbor"), at_least=1)
     assert refused.value.fields["reason"] == "behind"
 
 

@@ -120,5 +120,5 @@ def test_of_a_very_long_message_its_beginning_and_its_end_count() -> None:
     message = f"harbor {'filler ' * 100_000} friday"
     clipped = clip_message(message)
     assert len(clipped) < 40_000
-    assert set(message_words(clipped).phrases) >= {("harbor",), ("friday",)}
+    assert set(message_words(clipped).query.phrases) >= {("harbor",), ("friday",)}
     assert clip_message("short") == "short"

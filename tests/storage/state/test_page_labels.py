@@ -34,7 +34,7 @@ def ranked(desk: Desk, *without: str) -> list[str]:
 def names(desk: Desk, record_id: str) -> list[tuple[str, bool]]:
     entry = desk.partition().catalogue.one(record_id)
     assert entry is not None
-    return list(PageLabels(desk.partition().catalogue).own_names(entry))
+    return list(PageLabels(desk.partition().catalogue).own_names([entry])[entry.row])
 
 
 def test_pages_are_ranked_by_links_relationships_and_shared_claims_together(desk: Desk) -> None:
