@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from messages.vocabulary import ClaimKind, RecordKind
 from storage.state.catalogue_reader import CURRENT, CatalogueReader
+from storage.state.connection import Row
 from storage.state.page_graph import is_current_page
 from storage.state.page_ties import ABOUT
 
@@ -44,8 +46,7 @@ class Claim:
     recorded_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Recent:
+class Recent(NamedTuple):
     """What was recorded of late. ``pages`` are the rows of the current pages that it is, or is about."""
 
     row: int
@@ -63,14 +64,14 @@ class StandingReader:
         self._at = at_ms
         self._most = most
 
-    def connected(self, hidden: Collection[str], limit: int) -> Sequence[Page]:
-        """Up to ``limit`` current pages that are not of the ``hidden`` types: those connected with most others first,
-        ties by id."""
+    def connected(self, hidden: Collection[str], limit: int, offset: int = 0) -> Sequence[Page]:
+        """Up to ``limit`` current pages that are not of the ``hidden`` types, after the first ``offset`` of them: those
+        connected with most others first, ties by id."""
         rows = self._db.query(
             "SELECT p.row, p.id, r.type, r.title FROM page p CROSS JOIN record r ON r.row = p.row "
             "WHERE p.partition = ?1 AND p.connected IS NOT NULL AND r.type NOT IN (SELECT value FROM json_each(?2)) "
-            "ORDER BY p.connected DESC, p.id, r.path LIMIT ?3",
-            (self._reader.number, json.dumps(sorted(hidden)), limit),
+            "ORDER BY p.connected DESC, p.id, r.path LIMIT ?3 OFFSET ?4",
+            (self._reader.number, json.dumps(sorted(hidden)), limit, offset),
         )
         return [Page(*row) for row in rows]
 
@@ -121,21 +122,13 @@ class StandingReader:
         )
         if self._most is not None and len(rows) > self._most:
             raise TooMany
-        named: dict[int, tuple[RecordKind, int, dict[str, list[tuple[int, str, bool]]]]] = {}
-        for row, kind, recorded_at, target, bearer, lifecycle, current in rows:
-            bearers = named.setdefault(row, (kind, recorded_at, {}))[2]
-            if bearer is not None:
-                bearers.setdefault(target, []).append((bearer, lifecycle, bool(current)))
+        rows_of: dict[int, list[Row]] = {}
+        for found in rows:
+            rows_of.setdefault(found[0], []).append(found)
         led: dict[int, int | None] = {}
-        found = []
-        for row, (kind, recorded_at, targets) in named.items():
-            if kind == "page":
-                pages: tuple[int, ...] = (row,)
-            else:
-                leads = (self._leads_to(bearers[0], led) for bearers in targets.values() if len(bearers) == 1)
-                pages = tuple(sorted({page for page in leads if page is not None}))
-            found.append(Recent(row, kind, recorded_at, pages))
-        return found
+        return [
+            Recent(row, of_one[0][1], of_one[0][2], self._pages_of(row, of_one, led)) for row, of_one in rows_of.items()
+        ]
 
     def newest_about(self, page: Page, kinds: Collection[ClaimKind], until_ms: int, limit: int) -> Sequence[Claim]:
         """Up to ``limit`` current claims of these kinds about a page, recorded by ``until_ms``: newest first, then by
@@ -159,6 +152,21 @@ class StandingReader:
             (ids, self._reader.number, json.dumps(sorted(kinds)), until_ms, self._at, limit),
         )
         return [Claim(*row) for row in rows]
+
+    def _pages_of(self, row: int, rows: Sequence[Row], led: dict[int, int | None]) -> tuple[int, ...]:
+        """The current pages that a record is or is about, by its rows: one for each bearer of each id that it names."""
+        if len(rows) == 1:  # as of almost every record
+            _, kind, _, _, bearer, lifecycle, current = rows[0]
+            if kind == "page":
+                return (row,)
+            page = None if bearer is None else self._leads_to((bearer, lifecycle, bool(current)), led)
+            return () if page is None else (page,)
+        bearers: dict[str, list[tuple[int, str, bool]]] = {}
+        for _, _, _, target, bearer, lifecycle, current in rows:
+            if bearer is not None:
+                bearers.setdefault(target, []).append((bearer, lifecycle, bool(current)))
+        leads = (self._leads_to(found[0], led) for found in bearers.values() if len(found) == 1)
+        return tuple(sorted({page for page in leads if page is not None}))
 
     def _leads_to(self, bearer: tuple[int, str, bool], led: dict[int, int | None]) -> int | None:
         """The current page that an id stands for; ``led`` keeps where merged pages lead."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +56,8 @@ _UNFILED_FIRST: Final = 10
 """So many unfiled claims have room before any page."""
 _PAGES_MOST: Final = 400
 """More lines than fit, however short."""
+PAGES_TOGETHER: Final = 64
+"""Pages that are read in one statement: about as many as fit."""
 _FOOTER_TYPES: Final = 12
 
 
@@ -121,11 +124,9 @@ class _Drawing:
         self._shown: set[int] = set()
         self._beneath: dict[int, Sequence[Claim]] = {}
         self._recent = self._recently_active(recent)
-        self._connected = self._standing.connected(self._hidden, _PAGES_MOST + len(self._recent))
-        listed = {page.row for page in self._recent}
-        self._connected = [page for page in self._connected if page.row not in listed]
+        self._connected = _Ahead(self._most_connected({page.row for page in self._recent}))
         self._unfiled = self._unfiled_claims(recent)
-        self._aliased = self._standing.with_alias({page.row for page in (*self._recent, *self._connected)})
+        self._aliased: dict[int, Entry | None] = {}
         self._room = INDEX_UNITS
         self._lines: dict[int, Sequence[str]] = {}
 
@@ -137,12 +138,7 @@ class _Drawing:
         for one in recent:
             for page in one.pages:
                 newest[page] = max(newest.get(page, 0), one.recorded_at)
-        pages = self._standing.pages(sorted(newest), self._hidden)
-        by_activity = sorted(pages, key=lambda page: (-newest[page.row], page.id))
-        busiest = sorted(
-            (page for page in pages if self._new[page.row]), key=lambda page: (-self._new[page.row], page.id)
-        )
-        busiest = busiest[:BUSIEST_PAGES]
+        busiest = self._best({row: self._new[row] for row in newest if self._new[row]}, BUSIEST_PAGES)
         for busy in busiest:
             claims = self._standing.newest_about(busy, _SHOWN_BENEATH, self._until, CLAIMS_OF_A_PAGE * BUSIEST_PAGES)
             # A claim about two of them is shown once, beneath the busier one.
@@ -150,7 +146,38 @@ class _Drawing:
             self._shown |= {claim.row for claim in mine}
             self._beneath[busy.row] = mine
         first = {page.row for page in busiest}
+        by_activity = self._best(newest, _PAGES_MOST)
         return [*busiest, *(page for page in by_activity if page.row not in first)][:_PAGES_MOST]
+
+    def _best(self, ranks: Mapping[int, int], most: int) -> list[Page]:
+        """Up to ``most`` of these pages that may be listed, the highest rank first, ties by id."""
+        rows_of: dict[int, list[int]] = {}
+        for row, rank in ranks.items():
+            rows_of.setdefault(rank, []).append(row)
+        found: list[Page] = []
+        waiting: list[int] = []
+        ordered = sorted(rows_of, reverse=True)
+        for place, rank in enumerate(ordered):
+            waiting += rows_of[rank]
+            # Some of them may be of hidden types; whoever shares the last one's rank may have the lower id.
+            if len(waiting) >= most - len(found) or place == len(ordered) - 1:
+                pages = self._standing.pages(sorted(waiting), self._hidden)
+                found += sorted(pages, key=lambda page: (-ranks[page.row], page.id))
+                waiting = []
+                if len(found) >= most:
+                    break
+        return found[:most]
+
+    def _most_connected(self, listed: Collection[int]) -> Iterator[Sequence[Page]]:
+        """The most connected pages but for the ``listed``, some at a time."""
+        most = _PAGES_MOST + len(listed)
+        offset, limit = 0, PAGES_TOGETHER
+        while offset < most:
+            pages = self._standing.connected(self._hidden, min(limit, most - offset), offset)
+            yield [page for page in pages if page.row not in listed]
+            if len(pages) < limit:
+                return
+            offset, limit = offset + limit, 2 * limit
 
     def _unfiled_claims(self, recent: Sequence[Recent]) -> Sequence[Claim]:
         unfiled = [one.row for one in recent if one.kind == "claim" and not one.pages]
@@ -177,9 +204,9 @@ class _Drawing:
         listed = self._fill(recent, map(self._page_lines, self._recent))
         self._room += others
         of_connected = self._fill(connected, map(self._page_lines, self._connected))
-        if of_connected == len(self._connected) and listed < len(self._recent):
+        if self._connected.ends_after(of_connected) and listed < len(self._recent):
             listed += self._fill(recent, map(self._page_lines, self._recent[listed:]))
-        for page in (*self._recent[:listed], *self._connected[:of_connected]):
+        for page in (*self._recent[:listed], *islice(self._connected, of_connected)):
             counts[page.type] -= 1
         if not +counts:
             self._room += reserved
@@ -188,7 +215,7 @@ class _Drawing:
 
     def _connected_room(self, most: int) -> int:
         """The room that the most connected pages take, at most ``most``."""
-        taken = _size("", _CONNECTED) if self._connected else 0
+        taken = 0 if self._connected.ends_after(0) else _size("", _CONNECTED)
         for page in self._connected:
             taken += _size(*self._page_lines(page))
             if taken >= most:
@@ -231,7 +258,7 @@ class _Drawing:
     def _alias(self, page: Page) -> str | None:
         """The first alias that may be shown whole and by which ``knowledge_lookup`` finds this page alone."""
         moment = self._moment
-        entry = moment.reader.by_row(page.row) if page.row in self._aliased else None
+        entry = self._entry_with_alias(page)
         if entry is None:
             return None
         title = normalise_name(page.title)
@@ -242,6 +269,38 @@ class _Drawing:
             if [one.row for one in found] == [page.row]:
                 return alias
         return None
+
+    def _entry_with_alias(self, page: Page) -> Entry | None:
+        """The page's entry, ``None`` where it has no alias; looked up together with the pages that come after it."""
+        if page.row not in self._aliased:
+            rows = [one.row for one in (*self._recent, *self._connected.read)]
+            rows = rows[rows.index(page.row) :][:PAGES_TOGETHER]
+            aliased = self._moment.reader.of_rows(sorted(self._standing.with_alias(rows)))
+            self._aliased |= dict.fromkeys(rows) | {entry.row: entry for entry in aliased}
+        return self._aliased[page.row]
+
+
+class _Ahead:
+    """Pages that are read, some at a time, as far as they are asked for, and can be gone through any number of times."""
+
+    def __init__(self, source: Iterator[Sequence[Page]]) -> None:
+        self.read: list[Page] = []
+        self._source = source
+
+    def __iter__(self) -> Iterator[Page]:
+        place = 0
+        while not self.ends_after(place):
+            yield self.read[place]
+            place += 1
+
+    def ends_after(self, number: int) -> bool:
+        """Whether there are no more than so many."""
+        while len(self.read) <= number:
+            some = next(self._source, None)
+            if some is None:
+                return True
+            self.read += some
+        return False
 
 
 def _claim_line(claim: Claim) -> Sequence[str]:

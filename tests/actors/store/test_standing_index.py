@@ -7,6 +7,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from storage import faults, standing
 from storage.layout import StoreLayout
 from storage.records import format_instant
 from storage.standing import KEPT_MAX, as_of
+from storage.state.connection import Database, Row, SqlValue
 from tests.kit.store import (
     GROUP_PARTITION,
     Desk,
@@ -331,6 +333,55 @@ def test_withdrawn_superseded_merged_invalid_and_fixture_records_are_not_listed(
     put(desk, "old.md", claim_file("old", "Older.", lifecycle="superseded", recorded_at=days_ago(1)))
     found = index(desk)
     assert [line for line in lines(found) if line.startswith("- ")] == ["- project: Kept"]
+
+
+def test_a_new_sessions_index_reads_as_many_labels_in_as_many_statements_with_three_times_the_pages(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what was recorded of late, and the counts of the footer, are gone through whole."""
+
+    def put_pages(first: int, last: int) -> None:
+        notes = [("hub.md", page_file("hub", "Hub", body="\n".join(f"[[old-{n:04}]]" for n in range(last)) + "\n"))]
+        for number in range(first, last):
+            name, old = f"{number:04}", days_ago(90)
+            aliased = page_file(f"old-{name}", f"Old page {name}", aliases=[f"Alias {name}"], recorded_at=old)
+            notes += [
+                (f"o{name}.md", aliased),
+                (f"r{name}.md", page_file(f"new-{name}", f"New page {name}", recorded_at=days_ago(1))),
+            ]
+        write_notes(desk.folder(), notes)
+
+    def cost() -> tuple[Counter[str], int]:
+        """Statements by their text, and rows that they gave."""
+        partition = desk.partition()
+        moment = Moment(partition.catalogue, partition.load, partition.ontology, desk.now_ms)
+        statements: Counter[str] = Counter()
+        labels = 0
+
+        def noting(self: Database, sql: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
+            nonlocal labels
+            found = query(self, sql, parameters)
+            statements[sql] += 1
+            labels += 0 if "r.recorded_at <= ?" in sql else len(found)
+            return found
+
+        with monkeypatch.context() as patch:
+            query = Database.query
+            patch.setattr(Database, "query", noting)
+            text = standing_index(moment)
+        assert text is not None
+        assert "New page" in text
+        assert "Old page" in text
+        return statements, labels
+
+    put_pages(0, 500)
+    few, labels_of_few = cost()
+    put_pages(500, 1_500)
+    many, labels_of_many = cost()
+    assert many == few
+    assert labels_of_few < 700
+    # The footer's longer numbers take the room of a line.
+    assert abs(labels_of_many - labels_of_few) < 10
 
 
 def test_an_index_is_at_most_4000_characters_in_utf_16_units(desk: Desk) -> None:
