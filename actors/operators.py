@@ -37,6 +37,7 @@ from messages.operator import (
     BackupStatusRequest,
     EraseConversationRequest,
     ExportConversationRequest,
+    HealthRequest,
     MaintenanceStatusRequest,
     OperatorCall,
     OperatorDiagnosticsRequest,
@@ -153,6 +154,7 @@ class Surroundings:
     """Once the root has started it: it takes its children one after another."""
     backups: Backups
     settings_of: Callable[[str, StoreLayout], StoreSettings]
+    health: Callable[[], JsonObject]
     git: bool
     now_ms: Callable[[], int]
 
@@ -203,6 +205,11 @@ class Operators:
                 if call.operator.agents is not None and last is None:
                     raise Denied("The last backup was not one of a store of yours.")
                 pending.succeed(self._around.backups.report())
+            case HealthRequest():
+                self._gate.require_scope(call.operator, call.scope)
+                if call.operator.agents is not None:
+                    raise Denied("Only an operator for every agent sees how the whole runtime is.")
+                pending.succeed(self._around.health())
             case RunMaintenanceRequest():
                 chosen = self._chosen(call)
                 if not pending.begin():

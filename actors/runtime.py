@@ -140,11 +140,13 @@ class Runtime:
         recall_gate: Callable[[], GateSettings] = GateSettings,
         decisions: Decisions = lambda agent: None,
         system_memory: Callable[[], SystemMemorySettings] = SystemMemorySettings,
+        problems: Callable[[], JsonObject] = dict,
     ) -> None:
         """``policy``, ``maintenance``, ``hub_percentile``, ``workspace``, ``recall_gate`` and ``decisions`` (an agent's
         Decision model) are read again each time: what the configuration says now; an unchanged policy is the same
         object. ``memberships``: where moves edit it. ``flush_prompt`` and ``prompt_wording`` word what a flush and a
-        prompt are told."""
+        prompt are told. ``problems``: what else health names."""
+        self._problems = problems
         self._workspace = workspace
         self._settings = settings or RuntimeSettings()
         self._hub_percentile = hub_percentile
@@ -221,6 +223,7 @@ class Runtime:
                 maintenance=maintenance_started,
                 backups=self._backups,
                 settings_of=self._store_settings,
+                health=self.health,
                 git=self._settings.git,
                 now_ms=now_ms,
             )
@@ -354,12 +357,13 @@ class Runtime:
         return both
 
     def health(self) -> JsonObject:
-        """The published snapshots of all actors; asks nobody."""
+        """The published snapshots of all actors, and the problems beside them; asks nobody."""
         return {
             "stopping": self._closing.is_set(),
             "stores": self._stores.live_ids(),
             "actors": [_shown(health) for health in self._tree.health()],
             "deadLetters": dict(self._tree.environment.dead_letters.counts().items()),
+            **self._problems(),
         }
 
     def ready(self) -> bool:

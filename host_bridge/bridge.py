@@ -109,6 +109,7 @@ class KnowledgeBridge:
                 else MembershipFile(self._layout.configuration, self._file.take_over),
                 prompt_wording=prompt_words,
                 system_memory=self._system_memory,
+                problems=self._problems,
             )
         except BaseException:
             self._release()
@@ -241,7 +242,11 @@ class KnowledgeBridge:
 
     def health(self) -> JsonObject:
         """The published state of everything; asks nobody, creates nothing."""
-        shown = self._runtime.health()
+        return self._runtime.health()
+
+    def _problems(self) -> JsonObject:
+        """What is wrong beside the runtime itself. Any thread."""
+        shown: JsonObject = {}
         if self._file is not None and self._file.problem is not None:
             shown["configuration"] = {"problem": str(self._file.problem)}
         problems = self._decisions.problems()

@@ -144,6 +144,12 @@ class BackupStatusRequest(ToolRequest):
     tool: ClassVar[str] = "operator.backupStatus"
 
 
+class HealthRequest(ToolRequest):
+    """What every part of the runtime says of itself, and what is wrong beside it. Asks nobody, creates nothing."""
+
+    tool: ClassVar[str] = "operator.health"
+
+
 class RunMaintenanceRequest(ToolRequest):
     """Look after the store of an agent, or after every store; answered when the run has begun, not when it ends."""
 
@@ -169,6 +175,7 @@ OperatorRequest: TypeAlias = (
     | ReleaseStoreRequest
     | BackupRequest
     | BackupStatusRequest
+    | HealthRequest
     | RunMaintenanceRequest
     | MaintenanceStatusRequest
 )
@@ -187,6 +194,7 @@ OPERATOR_METHODS: Final[Mapping[str, tuple[type[OperatorRequest | AccessRequest]
         ReleaseStoreRequest.tool: (ReleaseStoreRequest, "operator.admin"),
         BackupRequest.tool: (BackupRequest, "operator.admin"),
         BackupStatusRequest.tool: (BackupStatusRequest, "operator.admin"),
+        HealthRequest.tool: (HealthRequest, "operator.admin"),
         RunMaintenanceRequest.tool: (RunMaintenanceRequest, "operator.admin"),
         MaintenanceStatusRequest.tool: (MaintenanceStatusRequest, "operator.admin"),
         **ACCESS_METHODS,

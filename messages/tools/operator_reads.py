@@ -212,6 +212,8 @@ class OperatorActivityRequest(ToolRequest):
     limit: _Limit = PUBLICATIONS_LIMIT
     before: Annotated[int, Integer(1, 2**53 - 1)] | None = None
     """Only publications before this sequence: ``nextBefore`` of the previous answer."""
+    conflicts: Bool = False
+    """Only writes that were rolled back because a person's edit got in between."""
 
 
 OperatorRead: TypeAlias = (

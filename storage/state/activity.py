@@ -38,13 +38,16 @@ class Activity:
     records: Sequence[str]
 
 
-def activity(db: Database, partition: Partition, *, before: int | None, limit: int) -> list[Activity]:
-    """Up to ``limit`` entries, newest first, of those before a sequence of the partition."""
+def activity(
+    db: Database, partition: Partition, *, before: int | None, limit: int, conflicts: bool = False
+) -> list[Activity]:
+    """Up to ``limit`` entries, newest first, of those before a sequence of the partition; or its conflicts alone."""
     earlier = "" if before is None else "AND p.sequence < ?"
+    only = "AND p.state = 'conflict'" if conflicts else ""
     rows = db.query(
         "SELECT p.id, p.sequence, p.request_id, p.operation, p.actor, p.accepted_at, p.settled_at, p.state, "
         "p.git_commit, q.publication, q.error FROM publication p JOIN partition r ON r.id = p.partition "
-        f"LEFT JOIN git_queue q ON q.publication = p.id WHERE r.key = ? {earlier} ORDER BY p.id DESC LIMIT ?",
+        f"LEFT JOIN git_queue q ON q.publication = p.id WHERE r.key = ? {earlier} {only} ORDER BY p.id DESC LIMIT ?",
         (partition.key, *(() if before is None else (before,)), limit),
     )
     return [_activity(db, row) for row in rows]

@@ -524,3 +524,14 @@ def test_an_operators_request_is_answered_by_its_deadline_while_the_work_goes_on
     eventually(lambda: operate(bridge, "status")["state"] == "open")
     assert operate(bridge, "status")["path"] == str(tmp_path / "moved")
     assert bridge.call("knowledge_status", {}, MAIN)["partition"] == "private"
+
+
+def test_health_is_for_an_admin_of_every_agent_and_is_what_the_bridge_says(tmp_path: Path) -> None:
+    with open_bridge(tmp_path / "state") as bridge:
+        shown = operate(bridge, "health")
+        assert shown.keys() == bridge.health().keys()
+        assert "root/authority" in [actor["name"] for actor in listed(shown["actors"])]
+        assert stores(bridge.state_dir) == []
+        assert isinstance(refused(bridge, "health", WRITER), Denied)
+        mains = Operator("of main", frozenset(("operator.admin",)), ("main",))
+        assert isinstance(refused(bridge, "health", mains), Denied)

@@ -8,6 +8,7 @@ Source: tools.md (Agent response shapes), stores-and-access.md (Caller authority
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, assert_never
 
 from actors.store.needs import CitationKey, NeedEvidence
@@ -53,7 +54,7 @@ from messages.tools.operator_reads import (
     OperatorVocabularyRequest,
 )
 from messages.tools.records import EVIDENCE_PER_RESPONSE
-from messages.vocabulary import LIST_ARGUMENT_MAX_ITEMS, TAG_MAX_CHARS
+from messages.vocabulary import LIST_ARGUMENT_MAX_ITEMS, TAG_MAX_CHARS, TITLE_MAX_CHARS
 from storage.records import EvidenceCitation, Record, bound_ms, format_instant, utf16
 from storage.state import activity as store_activity
 from storage.state import history as store_history
@@ -300,8 +301,11 @@ def _vocabulary(context: OperationContext, request: OperatorVocabularyRequest) -
 def _activity(context: OperationContext, request: OperatorActivityRequest) -> JsonObject:
     """What was published lately, what is unfinished, where Git and the index are, and the first findings."""
     db = context.session.store.publisher.db
-    found = store_activity.activity(db, context.partition, before=request.before, limit=request.limit + 1)
-    rows = rows_within(map(_publication, found[: request.limit]))
+    found = store_activity.activity(
+        db, context.partition, before=request.before, limit=request.limit + 1, conflicts=request.conflicts
+    )
+    ends = context.catalogue.ends_of({record for row in found for record in row.records})
+    rows = rows_within(_publication(row, ends) for row in found[: request.limit])
     pending, conflict = context.unsettled()
     following = found[len(rows) - 1].sequence if len(rows) < len(found) else None
     return {
@@ -314,7 +318,7 @@ def _activity(context: OperationContext, request: OperatorActivityRequest) -> Js
     }
 
 
-def _publication(row: store_activity.Activity) -> JsonObject:
+def _publication(row: store_activity.Activity, ends: Mapping[str, Entry]) -> JsonObject:
     checkpoint: JsonObject = {"commit": row.commit, "pending": row.waiting is not None}
     if row.waiting:
         checkpoint["message"] = row.waiting
@@ -331,4 +335,7 @@ def _publication(row: store_activity.Activity) -> JsonObject:
         "git": checkpoint,
         "changes": row.changes,
         "records": records,
+        "titles": {
+            record: utf16.clip(ends[record].title, TITLE_MAX_CHARS) for record in row.records if record in ends
+        },
     }

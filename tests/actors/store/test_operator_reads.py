@@ -17,6 +17,7 @@ from messages.text import utf16_length
 from messages.tools import json_bytes
 from messages.tools.cards import CARD_MAX_BYTES, CARD_MAX_VALUES, values_in
 from messages.tools.operator_reads import OPERATOR_READS
+from storage import faults
 from storage.layout import StoreLayout
 from tests.actors.store.test_agent_shapes import FACE, by_id, listed, notes, relationship, whole
 from tests.kit.desk_fixtures import made_store
@@ -422,6 +423,7 @@ def test_activity_lists_publications_newest_first_with_their_git_state_and_the_f
         "sequence": 1, "requestId": request_id(7), "operation": "save_page", "actor": "main", "state": "published",
         "external": False, "acceptedAt": made["acceptedAt"], "settledAt": made["settledAt"],
         "git": {"commit": None, "pending": True}, "changes": 1, "records": [page],
+        "titles": {},  # its file cannot be read any more
     }  # fmt: skip
     findings = answer["diagnostics"]
     assert isinstance(findings, dict)
@@ -430,6 +432,26 @@ def test_activity_lists_publications_newest_first_with_their_git_state_and_the_f
     assert first["nextBefore"] == edited["sequence"]
     last = own.operate("activity", {"limit": 1, "before": first["nextBefore"]})
     assert (listed(last, "rows"), last["nextBefore"]) == ([made], None)
+
+
+def test_activity_can_show_conflicts_alone_however_long_ago(own: Desk) -> None:
+    page = own.page("Pilot")
+    path = own.path_of(str(page["id"]))
+    theirs = path.read_text("utf-8").replace("About it.", "Theirs.")
+
+    def edited(point: str) -> None:
+        if point == "accept.commit.after":
+            path.write_text(theirs, "utf-8")
+
+    with faults.installed(edited):
+        own.call("save_page", {**own.observed(page["id"]), **own.vault(), "title": "Pilot", "type": "project",
+                               "body": "Ours.", "requestId": request_id(7)})  # fmt: skip
+    own.page("Later")
+    [row] = listed(own.operate("activity", {"conflicts": True}), "rows")
+    assert (row["requestId"], row["state"]) == (request_id(7), "conflict")
+    [later, *_] = listed(own.operate("activity"), "rows")
+    assert list(later["titles"].values()) == ["Later"] if isinstance(later["titles"], dict) else False
+    assert len(listed(own.operate("activity"), "rows")) > 1
 
 
 # --- every read -------------------------------------------------------------------------------------------------------
