@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from messages.json_types import JsonObject
+from messages.text import is_blank, is_one_line
 from storage.knowledge_base import folder, stances
 from storage.knowledge_base.documents import Doc, read_documents
 from storage.knowledge_base.located_json import Located, LocatedValue
@@ -26,6 +27,7 @@ CORPUS_MAX_BYTES: Final = 256 * 1024 * 1024
 
 _DOC_KEYS: Final = ("kind", "title", "source", "headings", "summary", "tags")
 _LISTS: Final = ("headings", "tags")
+_LINES: Final = ("title", "source")
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,9 @@ def decode(data: bytes, file: str) -> Corpus:
     reviewed, docs = _split(entries.value, problems)
     found = stances.read_stances([item for _, item in reviewed], problems, also=("kind", "digest"))
     corpus = Corpus(found, tuple(doc for doc in (_doc(at, item, problems) for at, item in docs) if doc is not None))
-    mismatches = _digest_problems(corpus, [item for _, item in reviewed])
     if problems:
-        raise refusal(file, problems + mismatches)
+        raise refusal(file, problems)
+    mismatches = _digest_problems(corpus, [item for _, item in reviewed])
     if mismatches:
         raise refusal(file, mismatches, reason="digest_mismatch")
     return corpus
@@ -153,7 +155,7 @@ def _split(
 def _doc(position: int, item: Located, problems: list[Problem]) -> Doc | None:
     members = item.value if isinstance(item.value, Mapping) else {}
     source = _member(item, "source")
-    entry = source if isinstance(source, str) and source else f"[{position}]"
+    entry = source if isinstance(source, str) and _is_line(source) else f"[{position}]"
     wrong = [Problem(entry, item.line, f"`{key}` is missing") for key in _DOC_KEYS if key not in members]
     for key, member in members.items():
         if key not in _DOC_KEYS:
@@ -162,12 +164,18 @@ def _doc(position: int, item: Located, problems: list[Problem]) -> Doc | None:
             wrong.append(Problem(entry, member.line, f"`{key}` must be an array of texts"))
         elif key not in _LISTS and not isinstance(member.value.value, str):
             wrong.append(Problem(entry, member.line, f"`{key}` must be a text"))
+        elif key in _LINES and not _is_line(member.value.value):
+            wrong.append(Problem(entry, member.line, f"`{key}` must be one line that is not blank"))
     problems += wrong
     if wrong:
         return None
     values = {key: str(member.value.value) for key, member in members.items()}
     headings, tags = (_texts(members[key].value.value) or () for key in _LISTS)
     return Doc(values["title"], values["source"], headings, values["summary"], tags)
+
+
+def _is_line(value: LocatedValue) -> bool:
+    return isinstance(value, str) and is_one_line(value) and not is_blank(value)
 
 
 def _digest_problems(corpus: Corpus, items: list[Located]) -> list[Problem]:

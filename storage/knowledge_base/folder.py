@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final
 
 from messages.errors import LimitExceeded, NotFound, StorageError
+from messages.text import is_one_line, one_line
 from storage import files
 from storage.faults import effect
 from storage.knowledge_base.problems import Problem
@@ -79,6 +80,8 @@ class Folder:
             path.encode()
         except UnicodeEncodeError:
             return Problem(os.fsencode(path).decode("utf-8", "replace"), None, "its name is not UTF-8; rename it")
+        if not is_one_line(path):
+            return Problem(one_line(path), None, "its name holds a line break or a control character; rename it")
         parent, name = files.split(path)
         try:
             folder = files.open_folder(self._fd, parent, at="kb.folder")

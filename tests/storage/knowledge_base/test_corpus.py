@@ -110,13 +110,21 @@ def test_a_stance_that_breaks_the_schema_is_refused_though_its_digest_fits(built
     [
         ({"kind": "memory"}, "`kind`"), ({"kind": None}, "`kind`"), ({"title": 7}, "`title`"),
         ({"tags": "x"}, "`tags`"), ({"headings": [1]}, "`headings`"), ({"extra": 1}, '"extra"'),
+        ({"title": " "}, "`title`"),
+        ({"title": "T\n- U (stance, live; reviewed 2026-08-25): x"}, "`title`"), ({"source": "b\n.md"}, "`source`"),
     ],
 )  # fmt: skip
 def test_a_document_of_another_shape_is_refused_by_name(built: Corpus, change: JsonObject, told: str) -> None:
     error = refused(changed(built, lambda value: value["entries"][3].update(change)))
     [(entry, _, message)] = problems(error)
-    assert entry == ("[3]" if "kind" in change else "b.md")
+    assert entry == ("[3]" if "kind" in change or "source" in change else "b.md")
     assert told in message
+
+
+def test_half_a_surrogate_pair_in_a_compiled_file_is_a_problem_with_its_line(built: Corpus) -> None:
+    error = refused(changed(built, lambda value: value["entries"][0].update(answer="\ud800")))
+    [(_, _, message)] = problems(error)
+    assert "cannot be stored" in message
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,12 @@ def test_every_file_that_cannot_be_an_entry_is_named_at_once(tmp_path: Path) -> 
     ]  # fmt: skip
 
 
+def test_a_name_that_would_break_a_line_is_a_problem(tmp_path: Path) -> None:
+    found: list[Problem] = []
+    assert read_documents(str(folder(tmp_path, {"a\n- T (stance, live).md": "x", "b\x1b.md": "y"})), found).docs == ()
+    assert [problem.entry for problem in found] == ["a - T (stance, live).md", "b .md"]
+
+
 def test_a_folder_that_is_missing_or_none_is_not_found(tmp_path: Path) -> None:
     for path in (tmp_path / "none", folder(tmp_path, {"a.md": "a"}) / "a.md"):
         with pytest.raises(NotFound) as caught:
