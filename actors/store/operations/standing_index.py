@@ -281,7 +281,7 @@ class _Drawing:
 
 
 class _Ahead:
-    """Pages that are read, some at a time, as far as they are asked for, and can be gone through any number of times."""
+    """Pages that are read, some at a time, as far as they are asked for, and can be gone through more than once."""
 
     def __init__(self, source: Iterator[Sequence[Page]]) -> None:
         self.read: list[Page] = []
