@@ -98,35 +98,17 @@ _ISSUED: Final = (
     _issued("bearer_token", r"eyJ[A-Za-z0-9_-]{8,4096}+(?:\.[A-Za-z0-9_-]{0,2048}+){3}\.", _URL, 16, 64),
 )
 
-# One value as configuration, URLs, code and shells write it, the quotes around it escaped or not.
-_OPEN: Final = r"\\{0,3}+[\"'`]?"
+# What stands between a name and its value in configuration, code, shells, URLs, tables, markup and prose.
+_GAP: Final = r"(?:(?:\s[^<>\n]{0,40}+)?>|[\s\"'`“”„‘’«»*_|>:=：＝\\(-]{1,16}+|%3[Dd])(?:(?:is|was)[\s\"'`“”„]{1,4}+)?"
 _VALUE: Final = r"(?P<s>[A-Za-z0-9+/=_.~%-]{16,512}+)"
 _SECRET_NAME: Final = (
     r"(?:(?:api|access|secret|private|signing|encryption|account|auth|consumer|master|shared|storage|webhook)[ _.-]?key"
     r"(?:[ _-]?base)?|secret|token|password|passwd|pwd|passphrase|credential)s?"
 )
 _NAME_HINTS: Final = ("key", "secret", "token", "passw", "pwd", "passphrase", "credential")
-_SIGN: Final = r"\s{0,4}+(?:=>|:=|={1,3}|:|%3[Dd])\s{0,4}+"
 
 _NAMED: Final = (
-    Shape(
-        "api_key",
-        re.compile(rf"(?i:{_SECRET_NAME})\\{{0,3}}+[\"'`]?{_SIGN}{_OPEN}{_VALUE}"),
-        "assigned",
-        _NAME_HINTS,
-    ),
-    Shape(
-        "api_key",
-        re.compile(rf"(?i:{_SECRET_NAME})\s{{1,4}}+(?i:is|was)\s{{1,4}}+{_OPEN}{_VALUE}"),
-        "assigned",
-        _NAME_HINTS,
-    ),
-    Shape(
-        "api_key",
-        re.compile(rf"--(?:[a-z]{{1,16}}+-)?(?i:{_SECRET_NAME})\s{{1,4}}+{_OPEN}{_VALUE}"),
-        "assigned",
-        ("--",),
-    ),
+    Shape("api_key", re.compile(rf"(?i:{_SECRET_NAME}){_GAP}{_VALUE}"), "assigned", _NAME_HINTS),
     Shape(
         "api_key",
         re.compile(rf"\blogin\s{{1,4}}+\S{{1,80}}+\s{{1,4}}+password\s{{1,4}}+{_VALUE}"),
@@ -135,7 +117,7 @@ _NAMED: Final = (
     ),
     Shape(
         "bearer_token",
-        re.compile(r"(?i:bearer)\s{1,4}+(?P<s>[A-Za-z0-9._~+/=-]{16,2048}+)"),
+        re.compile(r"(?i:bearer)(?:\s{1,4}+|%20)(?P<s>[A-Za-z0-9._~+/=-]{16,2048}+)"),
         "random",
         ("bearer",),
     ),
