@@ -86,13 +86,14 @@ class SystemDatabase:
 
         Raises ``StoreUnavailable`` (``newer_format``, ``foreign``), ``StorageCorrupt``, ``StorageError``.
         """
-        if not create and not os.path.exists(path):
-            return None
         with effect("system_memory.folder"):
+            if not create and not os.path.exists(path):
+                return None
             os.makedirs(path.parent, mode=0o700, exist_ok=True)
         database = Database.open(path, point_prefix="system_memory", create=create)
         try:
-            os.chmod(path, 0o600)
+            with effect("system_memory.folder"):
+                os.chmod(path, 0o600)
             found = database.user_version()
             if found > FORMAT:
                 raise StoreUnavailable(
