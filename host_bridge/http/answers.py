@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -68,6 +68,45 @@ class Deliverer:
             raise ClientGone
         return await self.hand_over(pending, settled, refused, connection)
 
+    async def under_leases(
+        self,
+        pendings: Sequence[PendingAnswer],
+        write: Callable[[], Awaitable[None]],
+        connection: GuardedConnection | None,
+    ) -> None:
+        """Run ``write`` while each of these answers may still be given, its read lease held. Raises the refusal of the
+        first that may not, before anything was written; :class:`ClientGone`."""
+        loop = asyncio.get_running_loop()
+        started = False
+
+        def within(rest: Sequence[PendingAnswer]) -> None:
+            nonlocal started
+            if rest:
+                rest[0].deliver(lambda _: within(rest[1:]))
+                return
+            started = True
+            self._wait_for(write(), loop, connection)
+
+        try:
+            await loop.run_in_executor(self._pool, within, pendings)
+        except KnowledgeError as error:
+            if started:
+                raise ClientGone from error
+            raise
+
+    def _wait_for(
+        self, writing: Awaitable[None], loop: asyncio.AbstractEventLoop, connection: GuardedConnection | None
+    ) -> None:
+        """In a deliverer's thread: until the loop has written, or the client is cut off."""
+        written = asyncio.run_coroutine_threadsafe(_as_coroutine(writing), loop)
+        try:
+            written.result(self._seconds)
+        except TimeoutError:
+            written.cancel()
+            if connection is not None:
+                loop.call_soon_threadsafe(connection.abort)
+            raise ClientGone from None
+
     async def hand_over(
         self,
         pending: PendingAnswer,
@@ -82,14 +121,7 @@ class Deliverer:
         def write(result: JsonObject) -> None:
             nonlocal started
             started = True
-            writing = asyncio.run_coroutine_threadsafe(_as_coroutine(settled(result)), loop)
-            try:
-                writing.result(self._seconds)
-            except TimeoutError:
-                writing.cancel()
-                if connection is not None:
-                    loop.call_soon_threadsafe(connection.abort)
-                raise ClientGone from None
+            self._wait_for(settled(result), loop, connection)
 
         try:
             await loop.run_in_executor(self._pool, lambda: pending.deliver(write))

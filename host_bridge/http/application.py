@@ -25,17 +25,20 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
+from host_bridge import jsonrpc
 from host_bridge.http.answers import Deliverer
 from host_bridge.http.asking import HttpService, Stop
 from host_bridge.http.bearers import Bearers, HostSpeaker, OperatorSpeaker
 from host_bridge.http.connection import Connections
 from host_bridge.http.console import Console
 from host_bridge.http.console_bridge import ConsoleBridge
-from host_bridge.http.door import Door, Limits, Places, speaker_of
+from host_bridge.http.door import Door, Limits, speaker_of
 from host_bridge.http.eventing import EventsRoute
+from host_bridge.http.heads import Places
 from host_bridge.http.host_routes import RpcRoute
 from host_bridge.http.mcp_route import McpRoute
 from host_bridge.http.metrics import CONTENT_TYPE, Metrics
+from host_bridge.http.openapi import document
 from host_bridge.http.sessions import Sessions
 from host_bridge.http.tools_route import ToolsRoute
 from messages.errors import Denied
@@ -94,11 +97,17 @@ def build_application(
             raise Denied("The metrics need the host's key, or an operator's with the scope operator.read.")
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
+    described = jsonrpc.dump(document(service.tools("mcp")))
+
+    async def openapi(request: Request) -> Response:
+        return Response(described, media_type="application/json")
+
     mcp = McpRoute(*around)
     routes: list[BaseRoute] = [
         Route("/healthz", healthz, methods=["GET"]),
         Route("/readyz", readyz, methods=["GET"]),
         Route("/metrics", shown_metrics, methods=["GET"]),
+        Route("/openapi.json", openapi, methods=["GET"]),
         Route("/rpc", RpcRoute(*around)),
         Route("/events", EventsRoute(*around)),
         Route("/mcp", mcp),
@@ -117,7 +126,7 @@ def build_application(
 
     # Not Starlette's own stack: it answers what a route raises before the door can.
     inner = ExceptionMiddleware(Router(routes, lifespan=lifespan))
-    door = Door(inner, bearers, sessions, places, metrics, limits)
+    door = Door(inner, bearers, sessions, places, metrics, deliverer, limits)
     return Application(door, sessions, stop, deliverer, connections, door)
 
 

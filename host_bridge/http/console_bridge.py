@@ -13,6 +13,7 @@ from starlette.requests import Request
 from host_bridge.dispatch import PreparedCall, prepare
 from host_bridge.http.answers import answered
 from host_bridge.http.asking import HttpService, Stop
+from host_bridge.http.door import ASKED_KEY
 from host_bridge.http.eventing import Heartbeat, heard
 from host_bridge.http.sessions import Session, Sessions
 from host_bridge.transport import PendingAnswer
@@ -26,18 +27,25 @@ EXPLORER_DOOR: Final = "explorer"
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """An answer whose session still stands when it is taken."""
+class _OfSession:
+    """An answer that may be given while the session stands to which it belongs."""
 
     pending: PendingAnswer
     stands: Callable[[], bool]
 
-    def take(self) -> JsonObject:
-        taken: list[JsonObject] = []
-        self.pending.deliver(taken.append)
-        if not self.stands():
-            raise no_session()
-        return taken[0]
+    def add_done_callback(self, callback: Callable[[PendingAnswer], None], /) -> None:
+        self.pending.add_done_callback(callback)
+
+    def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
+        def checked(result: JsonObject) -> None:
+            if not self.stands():
+                raise no_session()
+            hand_over(result)
+
+        self.pending.deliver(checked)
+
+    def cancel(self) -> None:
+        self.pending.cancel()
 
 
 class ConsoleBridge:
@@ -72,11 +80,14 @@ class ConsoleBridge:
         return await self._answer(call, request, session)
 
     async def _answer(self, call: PreparedCall, request: Request, session: Session) -> JsonObject:
-        pending = call.submit()
+        pending = _OfSession(call.submit(), lambda: self._sessions.of(request.scope) is session)
         if not await answered(pending, request.receive):
             raise Cancelled("The browser has left the page before the answer came.")
-        taken = _Taken(pending, lambda: self._sessions.of(request.scope) is session)
-        return await asyncio.to_thread(taken.take)
+        taken: list[JsonObject] = []
+        await asyncio.to_thread(pending.deliver, taken.append)
+        # The page leaves under the leases of all that it was made of: see the door.
+        request.scope.setdefault(ASKED_KEY, []).append(pending)
+        return taken[0]
 
     async def events(self, request: Request, agent: str | None = None) -> AsyncIterator[JsonObject]:
         """See :meth:`Console.events`."""

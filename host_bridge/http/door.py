@@ -12,19 +12,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import parse_qsl
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from host_bridge.http.answers import ClientGone, Reply, send_reply
+from host_bridge.http.answers import ClientGone, Deliverer, Reply, send_reply
 from host_bridge.http.bearers import AudienceSpeaker, Bearers, HostSpeaker, OperatorSpeaker, Speaker, Unauthorized
 from host_bridge.http.connection import connection_of
+from host_bridge.http.heads import (
+    Headers,
+    Places,
+    require_no_secret_in_query,
+    require_one_reading,
+    require_own_page,
+    secured,
+)
 from host_bridge.http.metrics import Metrics
 from host_bridge.http.refusals import Refused, body_of, headers_of, status_of
 from host_bridge.http.sessions import Sessions
+from host_bridge.transport import PendingAnswer
 from messages.errors import (
     AudienceStale,
     Busy,
@@ -44,36 +52,16 @@ STREAMS_MAX: Final = 64
 BODY_SECONDS: Final = 30.0
 SEND_SECONDS: Final = 30.0
 SPEAKER_KEY: Final = "knowledge.speaker"
+ASKED_KEY: Final = "knowledge.asked"
+"""Where a page's scope holds the answers that it was made of."""
 
 OPEN_PATHS: Final = frozenset(("/healthz", "/readyz"))
 """Answered to anybody, with nothing but their state."""
 _BEARER_PATHS: Final = ("/rpc", "/mcp", "/events", "/metrics", "/openapi.json", "/v1")
 _RPC_PATHS: Final = ("/rpc", "/mcp")
-_SECRETS_IN_QUERY: Final = frozenset(("access_token", "token", "key", "api_key", "apikey", "authorization", "bearer"))
 
-CONTENT_SECURITY_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-SECURITY_HEADERS: Final[Mapping[str, str]] = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "x-frame-options": "DENY",
-    "cross-origin-resource-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "permissions-policy": "camera=(), microphone=(), geolocation=()",
-    "cache-control": "no-store",
-}
+
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """By which names this server may be addressed: ``host:port``, lower case; and the origins of its own pages."""
-
-    hosts: frozenset[str]
-    origins: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -132,6 +120,7 @@ class Door:
         sessions: Sessions,
         places: Places,
         metrics: Metrics,
+        deliverer: Deliverer,
         limits: Limits | None = None,
     ) -> None:
         self._app = app
@@ -139,6 +128,7 @@ class Door:
         self._sessions = sessions
         self._places = places
         self._metrics = metrics
+        self._deliverer = deliverer
         self.limits = limits or Limits()
         self.slots = Slots(self.limits)
 
@@ -166,11 +156,11 @@ class Door:
             )
 
     async def _let_in(self, path: str, scope: Scope, receive: Receive, send: _Sender) -> None:
-        headers = _Headers(scope["headers"])
-        _require_one_reading(headers)
+        headers = Headers(scope["headers"])
+        require_one_reading(headers)
         self._require_place(headers)
-        _require_own_page(headers, scope, self._places)
-        _require_no_secret_in_query(scope)
+        require_own_page(headers, scope, self._places)
+        require_no_secret_in_query(scope)
         if path in OPEN_PATHS:
             await self._app(scope, _empty(receive), send)
             return
@@ -179,7 +169,7 @@ class Door:
         else:
             await self._for_a_page(headers, scope, receive, send)
 
-    async def _with_bearer(self, path: str, headers: _Headers, scope: Scope, receive: Receive, send: _Sender) -> None:
+    async def _with_bearer(self, path: str, headers: Headers, scope: Scope, receive: Receive, send: _Sender) -> None:
         try:
             speaker = self._bearers.speaker(headers.one("authorization"))
         except (Denied, AudienceStale, Sandboxed, InvalidArgument, LimitExceeded) as error:
@@ -193,13 +183,14 @@ class Door:
         finally:
             self.slots.free(speaker, stream=stream)
 
-    async def _for_a_page(self, headers: _Headers, scope: Scope, receive: Receive, send: _Sender) -> None:
+    async def _for_a_page(self, headers: Headers, scope: Scope, receive: Receive, send: _Sender) -> None:
         """A route of the explorer: a session's cookie says who, and a POST proves that our own page sent it."""
         session = self._sessions.of(scope)
         if session is not None:
             _trust(scope)
+        page = _Page(send, scope, self._deliverer)
         if scope["method"] in ("GET", "HEAD"):
-            await self._app(scope, _empty(receive), send)
+            await self._app(scope, _empty(receive), page)
             return
         if session is None:
             raise Denied("This needs a session; open the pages with `knowledge ui`.", reason="no_session")
@@ -207,20 +198,20 @@ class Door:
         message = await body()
         if not session.proves(headers.one("x-csrf-token"), headers.one("content-type"), message["body"]):
             raise Denied("This form was not sent by a page of this session; load the page again.", reason="csrf")
-        await self._app(scope, _replayed(message["body"], receive), send)
+        await self._app(scope, _replayed(message["body"], receive), page)
 
-    def _require_place(self, headers: _Headers) -> None:
+    def _require_place(self, headers: Headers) -> None:
         """A name that is not ours is somebody else's page that had its name point here (DNS rebinding)."""
         host = headers.one("host")
         if host is None or host.lower() not in self._places.hosts:
             raise Refused(Denied("This server is not addressed by that name.", reason="host"), 421)
 
-    async def _body(self, headers: _Headers, scope: Scope, receive: Receive) -> Receive:
+    async def _body(self, headers: Headers, scope: Scope, receive: Receive) -> Receive:
         if scope["method"] in ("GET", "HEAD"):
             return _empty(receive)
         return _replayed(await self._read(headers, receive), receive)
 
-    async def _read(self, headers: _Headers, receive: Receive) -> bytes:
+    async def _read(self, headers: Headers, receive: Receive) -> bytes:
         limit = self.limits.body_bytes
         length = headers.one("content-length")
         if length is not None and (not length.isdigit() or int(length) > limit):
@@ -269,7 +260,7 @@ class _Sender:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            message = {**message, "headers": _secured(message.get("headers", ()))}
+            message = {**message, "headers": secured(message.get("headers", ()))}
         try:
             async with asyncio.timeout(self._seconds):
                 await self._send(message)
@@ -283,89 +274,32 @@ class _Sender:
             connection.abort()
 
 
-class _Headers:
-    """A request's headers: those that must not stand there twice do not."""
+class _Page:
+    """``send`` of a page: each piece leaves while everything that the page asked for may still be given."""
 
-    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
-        self._values: dict[str, list[str]] = {}
-        for name, value in raw:
-            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    def __init__(self, send: _Sender, scope: Scope, deliverer: Deliverer) -> None:
+        self._send = send
+        self._scope = scope
+        self._deliverer = deliverer
+        self._start: Message | None = None
 
-    def all(self, name: str) -> list[str]:
-        return self._values.get(name, [])
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message  # a page whose answers may not be given any more is no page at all
+            return
+        asked: Sequence[PendingAnswer] = self._scope.get(ASKED_KEY, ())
+        if not asked:
+            await self._write(message)
+        else:
+            connection = connection_of(self._scope)
+            await self._deliverer.under_leases(asked, lambda: self._write(message), connection)
 
-    def one(self, name: str) -> str | None:
-        found = self._values.get(name)
-        return None if found is None else found[0]
-
-
-_ONCE: Final = (
-    "host",
-    "authorization",
-    "content-length",
-    "content-type",
-    "origin",
-    "cookie",
-    "transfer-encoding",
-    "x-csrf-token",
-    "knowledge-audience",
-    "knowledge-deadline-ms",
-    "knowledge-flush-id",
-    "mcp-session-id",
-    "mcp-protocol-version",
-)
-
-
-def _require_one_reading(headers: _Headers) -> None:
-    """Headers that a proxy and this server might read differently are refused: that is how requests are smuggled."""
-    twice = next((name for name in _ONCE if len(headers.all(name)) > 1), None)
-    if twice is not None:
-        raise InvalidArgument(f"The header {twice} stands there twice.", field=twice, reason="repeated")
-    if headers.one("transfer-encoding") is not None and headers.one("content-length") is not None:
-        raise InvalidArgument(
-            "Content-Length and Transfer-Encoding contradict each other.", field="transfer-encoding", reason="conflict"
-        )
-    if headers.one("content-encoding") not in (None, "identity"):
-        raise InvalidArgument("A compressed body is not read.", field="content-encoding", allowed="identity")
-    if headers.one("upgrade") is not None and "websocket" in (headers.one("upgrade") or "").lower():
-        raise InvalidArgument("There are no WebSockets here.", field="upgrade", reason="unknown")
-
-
-def _require_own_page(headers: _Headers, scope: Scope, places: Places) -> None:
-    """Other origins, those of other ports on this machine included, may navigate here and nothing else."""
-    origin = headers.one("origin")
-    if origin is not None and origin.lower() not in places.origins:
-        raise Denied("Pages of other origins may not call this server.", reason="origin")
-    site = headers.one("sec-fetch-site")
-    navigation = headers.one("sec-fetch-mode") == "navigate" and headers.one("sec-fetch-dest") == "document"
-    if site in ("cross-site", "same-site") and not (navigation and scope["method"] == "GET"):
-        raise Denied("Pages of other origins may not call this server.", reason="origin")
-
-
-def _require_no_secret_in_query(scope: Scope) -> None:
-    """Addresses are kept in histories and logs: a key in one is refused rather than accepted, or overlooked."""
-    query: bytes = scope["query_string"]
-    if query and any(
-        name.lower() in _SECRETS_IN_QUERY for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-    ):
-        raise InvalidArgument(
-            "A key or token never stands in the address; send it as Authorization: Bearer, and replace this one.",
-            field="query",
-            reason="secret_in_query",
-        )
-
-
-def _secured(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The response's headers with ours. A route may say how long its file may be kept, and nothing else otherwise."""
-    own = [(name.lower(), value) for name, value in headers]
-    names = {name for name, _ in own}
-    kept = [
-        (name.encode(), value.encode())
-        for name, value in SECURITY_HEADERS.items()
-        if name != "cache-control" or b"cache-control" not in names
-    ]
-    ours = {name for name, _ in kept}
-    return [*((name, value) for name, value in own if name not in ours), *kept]
+    async def _write(self, message: Message) -> None:
+        if self._start is not None:
+            start, self._start = self._start, None
+            await self._send(start)
+        await self._send({**message, "more_body": True})
+        await self._send({"type": message["type"], "body": b"", "more_body": message.get("more_body", False)})
 
 
 def _empty(receive: Receive) -> Receive:
@@ -418,4 +352,4 @@ def speaker_of(scope: Scope) -> Speaker:
 
 
 
-__all__ = ["CONTENT_SECURITY_POLICY", "SECURITY_HEADERS", "Door", "Limits", "Places", "Slots", "speaker_of"]
+__all__ = ["ASKED_KEY", "Door", "Limits", "Slots", "speaker_of"]

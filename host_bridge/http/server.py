@@ -26,7 +26,8 @@ import uvicorn
 from host_bridge.http.application import Application, ExplorerRoutes, build_application
 from host_bridge.http.asking import HttpService
 from host_bridge.http.connection import HEAD_MAX_BYTES, Connections, GuardedConnection
-from host_bridge.http.door import Limits, Places
+from host_bridge.http.door import Limits
+from host_bridge.http.heads import Places
 from messages.errors import InvalidArgument, StorageError
 from messages.operator import Operator
 
