@@ -96,11 +96,12 @@ class ConsoleBridge:
         call = SubscribeCall(
             Subscriber(operator=session.operator, agent=agent), Deadline.after(DEADLINE_DEFAULT_MS / 1000)
         )
-        stream = heard(self._service, call, self._stop, request.receive)
+        def still() -> bool:
+            return self._sessions.of(request.scope) is session
+
+        stream = heard(self._service, call, self._stop, request.receive, still)
         async with aclosing(stream):
             async for event in stream:
-                if self._sessions.of(request.scope) is not session:
-                    return
                 if isinstance(event, Heartbeat):
                     yield {"type": "heartbeat"}
                     continue

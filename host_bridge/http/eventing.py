@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Final
 
@@ -66,7 +66,7 @@ class EventsRoute:
         self._stop.require_going()
         call = _subscription_of(request, speaker)
         started = time.monotonic()
-        stream = heard(self._service, call, self._stop, receive)
+        stream = heard(self._service, call, self._stop, receive, lambda: self._still(speaker))
         begun = False
         async with aclosing(stream):
             async for event in stream:
@@ -74,8 +74,6 @@ class EventsRoute:
                     begun = True
                     headers = [(name.encode(), value.encode()) for name, value in _HEAD.items()]
                     await send({"type": "http.response.start", "status": 200, "headers": headers})
-                if not self._still(speaker):
-                    break
                 if isinstance(event, Heartbeat):
                     await _put(send, b": heartbeat\n\n")
                 else:
@@ -101,11 +99,11 @@ class EventsRoute:
 
 
 async def heard(
-    service: HttpService, call: SubscribeCall, stop: Stop, receive: Receive
+    service: HttpService, call: SubscribeCall, stop: Stop, receive: Receive, still: Callable[[], bool]
 ) -> AsyncGenerator[PendingAnswer | Heartbeat]:
     """What a subscriber hears; a heartbeat first, once the subscription stands. Raises its refusal otherwise.
 
-    Ends with the right to hear, the client, or this server.
+    Ends with the right to hear, with whoever ``still`` says is there no more, the client, or this server.
     """
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[PendingAnswer] = asyncio.Queue()  # the hub offers one of each kind until it was delivered
@@ -123,10 +121,10 @@ async def heard(
         yield HEARTBEAT
         gone = asyncio.ensure_future(_ended(receive, stop))
         silent_since = time.monotonic()
-        while not gone.done() and subscription.stands():
+        while not gone.done() and subscription.stands() and still():
             following = asyncio.ensure_future(queue.get())
             await asyncio.wait((following, gone), timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if following.done():
+            if following.done() and still():
                 yield following.result()
                 silent_since = time.monotonic()
                 continue
