@@ -25,7 +25,7 @@ _DEADLINE_MS = 60_000
 _LONG_MS = 600_000
 _OPTIONS = {**STATE_DIR, "--agent": True, "--json": False}
 _SHOWN = 20
-_ACCESS = {"read": "can read", "read-save": "can read and save"}
+ACCESS = {"read": "can read", "read-save": "can read and save"}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         return _done(options, "access.grants.list", {})
     if name == "grant":
         options = parse(rest, _OPTIONS, words=2)
-        if len(options.words) == 2 and options.words[1] not in _ACCESS:
+        if len(options.words) == 2 and options.words[1] not in ACCESS:
             raise UsageError(f"the access is read or read-save, not {options.words[1]!r}")
         if len(options.words) != 2:
             raise UsageError(
@@ -173,7 +173,7 @@ def _in_words(result: JsonObject) -> str:
         lines = [f"Access to the private memory of {agent}:"]
         for row in grants:
             unknown = "" if row.get("known") else "  (no known conversation)"
-            access = _ACCESS.get(str(row.get("access")), row.get("access"))
+            access = ACCESS.get(str(row.get("access")), row.get("access"))
             lines.append(f"  {row.get('sessionKey')}: {access}{unknown}")
     else:
         lines = [f"Every conversation of {agent} has its own partition only."]

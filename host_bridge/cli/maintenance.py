@@ -24,7 +24,7 @@ _OPTIONS = {**STATE_DIR, "--json": False}
 _REQUEST_SECONDS = 30.0
 _POLL_SECONDS = 0.2
 _IDS_SHOWN = 5
-_STEPS = {
+STEPS = {
     "partitions": "opening",
     "link": "linking claims",
     "evidence": "verifying evidence",
@@ -68,8 +68,8 @@ def _run(arguments: Sequence[str]) -> int:
     else:
         lines = ["A run was under way already; this is its result."] if begun.get("joined") else []
         for row in stores:
-            lines += _store(row)
-        output.emit(output.told([*lines, _outcome(last)]))
+            lines += store_in_words(row)
+        output.emit(output.told([*lines, outcome_in_words(last)]))
     return _exit_status(last)
 
 
@@ -124,7 +124,7 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[JsonObject], None]]:
         def show(running: JsonObject) -> None:
             stores, index = _number(running, "stores"), _number(running, "store")
             of, done = max(_number(running, "partitions"), 1), _number(running, "partition")
-            step = _STEPS.get(str(running.get("step")), "")
+            step = STEPS.get(str(running.get("step")), "")
             where = f"store {min(index + 1, stores)} of {stores}"
             bar.update(task, description=where, total=max(stores, 1), completed=index + done / (of + 1), step=step)
 
@@ -141,20 +141,21 @@ def _in_words(report: JsonObject) -> str:
         lines = ["Maintenance is switched off (maintenance.enabled); `knowledge maintenance run` runs it now."]
     running = _object(report.get("running"))
     if running:
-        step = _STEPS.get(str(running.get("step")), "beginning")
+        step = STEPS.get(str(running.get("step")), "beginning")
         lines.append(
             f"It runs now, since {_local(running, 'startedAt')}: store {_number(running, 'store') + 1} of "
             f"{running.get('stores')}, {step}."
         )
     last = _object(report.get("lastRun"))
     if not running:
-        lines.append(_outcome(last) if last else "It has not run yet.")
+        lines.append(outcome_in_words(last) if last else "It has not run yet.")
     for row in _rows(report, "stores"):
-        lines += _store(row)
+        lines += store_in_words(row)
     return output.told(lines)
 
 
-def _outcome(last: Mapping[str, JsonValue]) -> str:
+def outcome_in_words(last: Mapping[str, JsonValue]) -> str:
+    """What became of a run."""
     failed = _rows(last, "failed")
     said = {
         "done": f"Done: {last.get('stores')} stores looked after",
@@ -165,7 +166,7 @@ def _outcome(last: Mapping[str, JsonValue]) -> str:
     return f"{said} ({last.get('trigger')}, {_local(last, 'startedAt')})."
 
 
-def _store(row: Mapping[str, JsonValue]) -> list[str]:
+def store_in_words(row: Mapping[str, JsonValue]) -> list[str]:
     """What one store's result says, in a few lines."""
     lines = [f"store {row.get('vaultId')}  {row.get('outcome')}, {_local(row, 'finishedAt')}"]
     if row.get("outcome") != "done":

@@ -36,7 +36,7 @@ def in_words(status: JsonObject, *, verbose: bool, options: Sequence[str] = ()) 
         )
     store, health = _object(status.get("store")), _object(status.get("health"))
     tail = "".join(f" {shlex.quote(word)}" for word in options)
-    wrong = [*_wrong_with_the_owner(health), *_wrong_with_the_store(store)]
+    wrong = [*wrong_with_the_owner(health), *_wrong_with_the_store(store)]
     lines = [f"{_running(status)}. {'Needs a look: ' + '; '.join(wrong) + '.' if wrong else 'All well.'}"]
     lines.append(f"  state directory  {status['stateDir']}")
     lines += _store(store)
@@ -63,7 +63,8 @@ def _clock(at: float) -> str:
     return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
 
 
-def _wrong_with_the_owner(health: JsonObject) -> list[str]:
+def wrong_with_the_owner(health: JsonObject) -> list[str]:
+    """What a health names as wrong, a clause each."""
     wrong = []
     if health.get("stopping"):
         wrong.append("it is shutting down")
@@ -117,9 +118,9 @@ def _store(store: JsonObject) -> list[str]:
             if half in refusal:
                 lines.append(f"    {whose + ':':<14} {output.as_json(refusal[half], compact=True)}")
     if "counts" in store:
-        lines.append(f"  holds            {_counts(_object(store['counts']))}{_files(store)}")
-        lines.append(f"  search           {_search(_object(store.get('index')))}")
-        lines.append(f"  history (Git)    {_git(_object(store.get('git')))}")
+        lines.append(f"  holds            {counts_in_words(_object(store['counts']))}{_files(store)}")
+        lines.append(f"  search           {search_in_words(_object(store.get('index')))}")
+        lines.append(f"  history (Git)    {git_in_words(_object(store.get('git')))}")
     notices = [str(entry) for entry in _list(store.get("notices"))]
     lines += [f"  recovery         {notice}" for notice in notices[:_NOTICES]]
     if len(notices) > _NOTICES:
@@ -131,7 +132,7 @@ def _store(store: JsonObject) -> list[str]:
     return lines
 
 
-def _counts(counts: JsonObject) -> str:
+def counts_in_words(counts: JsonObject) -> str:
     """``53 claims and 10 pages``; what is not active is said beside its kind."""
     parts = []
     for kind, by_state in counts.items():
@@ -150,13 +151,15 @@ def _files(store: JsonObject) -> str:
     return f"; files are compared at each session instead of watched{reason}{writes}"
 
 
-def _search(index: JsonObject) -> str:
+def search_in_words(index: JsonObject) -> str:
+    """How the keyword index is."""
     state = index.get("state")
     reason = f" ({index['reason']})" if "reason" in index else ""
     return {"current": "up to date", "behind": "catching up"}.get(str(state), str(state)) + reason
 
 
-def _git(git: JsonObject) -> str:
+def git_in_words(git: JsonObject) -> str:
+    """How the Git checkpoint is."""
     if git.get("message"):
         return str(git["message"])
     if git.get("state") == "pending" and isinstance(git.get("pending"), int):

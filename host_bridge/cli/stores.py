@@ -21,7 +21,7 @@ _AGENTS_MAX = 1_000
 _JSON = {**STATE_DIR, "--json": False}
 _AGENT = {**_JSON, "--agent": True}
 _OF_STORE = {word: f"knowledge store {word}" for word in ("accept-deletions", "adopt", "relocate", "release")}
-_USE = {
+USE = {
     "used": "in use",
     "unused": "unused: its agent uses a named store",
     "empty": "no agent uses it",
@@ -159,7 +159,7 @@ def store_line(row: JsonObject) -> str:
     state = row.get("state")
     gone = f" ({_value(row.get('missing'))} missing)" if row.get("missing") else ""
     shown = "" if state == "ready" else f", {str(state).replace('_', ' ')}{gone}"
-    return f"{row.get('vaultId', '-')}  {what}: {_USE.get(str(row.get('use')), row.get('use'))}{using}{shown}"
+    return f"{row.get('vaultId', '-')}  {what}: {USE.get(str(row.get('use')), row.get('use'))}{using}{shown}"
 
 
 def rows_of(result: JsonObject, name: str) -> list[JsonObject]:

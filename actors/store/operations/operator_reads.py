@@ -8,7 +8,6 @@ Source: tools.md (Agent response shapes), stores-and-access.md (Caller authority
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, assert_never
 
 from actors.store.needs import CitationKey, NeedEvidence
@@ -304,8 +303,7 @@ def _activity(context: OperationContext, request: OperatorActivityRequest) -> Js
     found = store_activity.activity(
         db, context.partition, before=request.before, limit=request.limit + 1, conflicts=request.conflicts
     )
-    ends = context.catalogue.ends_of({record for row in found for record in row.records})
-    rows = rows_within(_publication(row, ends) for row in found[: request.limit])
+    rows = rows_within(_publication(context, row) for row in found[: request.limit])
     pending, conflict = context.unsettled()
     following = found[len(rows) - 1].sequence if len(rows) < len(found) else None
     return {
@@ -318,11 +316,12 @@ def _activity(context: OperationContext, request: OperatorActivityRequest) -> Js
     }
 
 
-def _publication(row: store_activity.Activity, ends: Mapping[str, Entry]) -> JsonObject:
+def _publication(context: OperationContext, row: store_activity.Activity) -> JsonObject:
     checkpoint: JsonObject = {"commit": row.commit, "pending": row.waiting is not None}
     if row.waiting:
         checkpoint["message"] = row.waiting
     records: list[JsonValue] = [*row.records]
+    titles = [(record, context.catalogue.title_of(record)) for record in row.records]
     return {
         "sequence": row.sequence,
         "requestId": row.request_id,
@@ -335,7 +334,5 @@ def _publication(row: store_activity.Activity, ends: Mapping[str, Entry]) -> Jso
         "git": checkpoint,
         "changes": row.changes,
         "records": records,
-        "titles": {
-            record: utf16.clip(ends[record].title, TITLE_MAX_CHARS) for record in row.records if record in ends
-        },
+        "titles": {record: utf16.clip(title, TITLE_MAX_CHARS) for record, title in titles if title is not None},
     }
