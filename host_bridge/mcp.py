@@ -3,7 +3,7 @@
 Imported only when the first MCP client connects: the SDK takes longer to import than all the rest. What a session
 offers is :mod:`host_bridge.mcp_server`'s, for both protocol eras (decided by the client's first request). The session's
 outbox puts the real result in the place of the placeholder under the read lease, in the step that hands the bytes to
-the transport.
+the transport. Once the SDK has answered a handshake, plain tool calls pass it by (:mod:`host_bridge.mcp_calls`).
 
 Source: HOSTS.md sections 0 and 1; decisions.md sections 6 and 7.
 """
@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from host_bridge import jsonrpc
 from host_bridge.dispatch import Service
 from host_bridge.jsonrpc import Malformed, RequestId
+from host_bridge.mcp_calls import Heart, PlainCall, PlainCalls
 from host_bridge.mcp_server import Context, Held, ToolServer
 from host_bridge.rpc import IdInUse, OpenCalls, read_line
 from host_bridge.transport import Outbox, Oversize, PendingAnswer
@@ -49,6 +50,7 @@ class McpHost:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.loop = asyncio.new_event_loop()
+        self.heart = Heart(self.loop)
         self._thread = threading.Thread(target=self._run, name="mcp", daemon=True)
         self._thread.start()
 
@@ -77,6 +79,9 @@ class McpSession:
         self._audience = audience
         self._tools = ToolServer(host.service, profile, self)
         self.calls = OpenCalls()
+        self._plain = PlainCalls(host.service.submit, outbox, self.calls, audience, host.heart)
+        self._handshake: RequestId | None = None
+        self._greeted = False
         self._held: dict[RequestId, Held] = {}
         self._started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._stopping = False
@@ -97,7 +102,8 @@ class McpSession:
         self._stopping = True
 
     def close(self) -> None:
-        """End the SDK's loop of this session; calls that still run are cancelled by it."""
+        """End the SDK's loop of this session; calls that still run are cancelled."""
+        self.calls.cancel_all()
         with suppress(RuntimeError):
             self._host.loop.call_soon_threadsafe(self._inbox.close)
         try:
@@ -115,8 +121,13 @@ class McpSession:
         request_id = jsonrpc.id_of(value)
         if "method" in value and "id" in value and request_id is None:
             raise Malformed(INVALID_REQUEST, jsonrpc.ID_RULE)
+        value = _parse_stringified(value)
+        if self._greeted and self._take_plain(request_id, value):
+            return None
+        if value.get("method") == "initialize":
+            self._handshake = request_id
         try:
-            message = mcp_types.jsonrpc_message_adapter.validate_python(_parse_stringified(value), by_name=False)
+            message = mcp_types.jsonrpc_message_adapter.validate_python(value, by_name=False)
         except ValidationError:
             if _expects_no_answer(value):
                 return None
@@ -136,6 +147,17 @@ class McpSession:
             self._settled(request_id)
 
         return SessionMessage(message, ServerMessageMetadata(on_request_unanswered=unanswered))
+
+    def _take_plain(self, request_id: RequestId | None, value: JsonObject) -> bool:
+        """Whether the message was a plain call, or the cancellation of one, and so nothing for the SDK."""
+        if value.get("method") == "notifications/cancelled":
+            params = value.get("params")
+            return isinstance(params, Mapping) and self._plain.withdraw(params.get("requestId"))
+        plain = None if request_id is None else PlainCall.of(request_id, value)
+        if plain is None or not self._tools.knows(plain.tool):
+            return False
+        self._plain.run(plain, self._tools.refusal(plain.tool))
+        return True
 
     def _deliver_inward(self, message: SessionMessage) -> None:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
@@ -174,6 +196,8 @@ class McpSession:
         request_id = body.get("id")
         is_answer = "method" not in body and isinstance(request_id, str | int)
         held = self._held.pop(request_id, None) if is_answer and isinstance(request_id, str | int) else None
+        if is_answer and request_id == self._handshake and "result" in body:
+            self._greeted = True
         if held is None or not isinstance(request_id, str | int):
             self._outbox.put(jsonrpc.dump(body))
             if is_answer and isinstance(request_id, str | int):

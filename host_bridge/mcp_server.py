@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import mcp_types
 from mcp.server.context import ServerRequestContext
@@ -24,8 +24,9 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 import host_bridge
-from host_bridge import jsonrpc, mcp_extras
+from host_bridge import mcp_calls, mcp_extras
 from host_bridge.dispatch import Service
+from host_bridge.mcp_calls import failure, success
 from host_bridge.mcp_greeting import SERVER_NAME, SERVER_TITLE, instructions
 from host_bridge.transport import PendingAnswer
 from messages.audience import Caller
@@ -36,7 +37,6 @@ from messages.json_types import JsonObject
 from messages.provider import parse_provider_call
 from messages.vocabulary import DEADLINE_DEFAULT_MS
 
-PROGRESS_SECONDS: Final = 5.0
 Context: TypeAlias = ServerRequestContext[dict[str, object]]
 _log = logging.getLogger(__name__)
 
@@ -98,6 +98,20 @@ class ToolServer:
             on_get_prompt=self._get_prompt,
         )
 
+    def knows(self, tool: str) -> bool:
+        """Whether there is such a tool, in the profile or not."""
+        return tool in self._all_names
+
+    def refusal(self, tool: str) -> KnowledgeError | None:
+        """Why a tool that exists is not called now."""
+        if tool not in self._names:
+            return InvalidArgument(f"{tool} is not in this profile.", field="name", allowed=sorted(self._names))
+        try:
+            self._around.require_going()
+        except KnowledgeError as error:
+            return error
+        return None
+
     async def _list_tools(
         self, ctx: Context, params: mcp_types.PaginatedRequestParams | None
     ) -> mcp_types.ListToolsResult:
@@ -106,27 +120,27 @@ class ToolServer:
     async def _call_tool(
         self, ctx: Context, params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
-        if params.name not in self._all_names:
+        if not self.knows(params.name):
             raise MCPError(code=mcp_types.INVALID_PARAMS, message=f"No tool is called {_shown(params.name)}.")
         try:
             return await self._run_call(ctx, params)
         except KnowledgeError as error:
-            return mcp_types.CallToolResult.model_validate(_failure(error))
+            return mcp_types.CallToolResult.model_validate(failure(error))
         except Exception:  # noqa: BLE001 - in the handshake era the SDK would send an exception's text to the client
             _log.exception("an MCP call failed")
             return mcp_types.CallToolResult.model_validate(
-                _failure(InternalError("The runtime failed on this call; its log has the details."))
+                failure(InternalError("The runtime failed on this call; its log has the details."))
             )
 
     async def _run_call(
         self, ctx: Context, params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
-        if not self._offers(params.name):
-            raise InvalidArgument(f"{params.name} is not in this profile.", field="name", allowed=sorted(self._names))
-        self._around.require_going()
+        refusal = self.refusal(params.name)
+        if refusal is not None:
+            raise refusal
         deadline = Deadline.after(DEADLINE_DEFAULT_MS / 1000)
         call = Call(params.name, dict(params.arguments or {}), self._around.caller(ctx), deadline)
-        await self._answered(ctx, Held(self._service.submit(call), _success, _failure))
+        await self._answered(ctx, Held(self._service.submit(call), success, failure))
         return mcp_types.CallToolResult(content=[])
 
     async def _list_resources(
@@ -212,41 +226,25 @@ class ToolServer:
             raise
         self._around.keep(ctx, held)
 
-    def _offers(self, tool: str) -> bool:
-        """Whether the tool is in the session's profile."""
-        return tool in self._names
-
     async def _wait(self, ctx: Context, done: asyncio.Event) -> None:
         """Wait for the answer; a client that asked for progress hears every few seconds that we are alive."""
         beats = 0
         while True:
             try:
-                await asyncio.wait_for(done.wait(), PROGRESS_SECONDS)
+                await asyncio.wait_for(done.wait(), mcp_calls.PROGRESS_SECONDS)
                 return
             except TimeoutError:
                 beats += 1
                 await ctx.session.report_progress(float(beats), None, None)
+
 
 def _set_from_thread(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
     with suppress(RuntimeError):  # the loop has ended; nobody waits any more
         loop.call_soon_threadsafe(done.set)
 
 
-def _success(result: JsonObject) -> JsonObject:
-    return {"content": [_text(result)], "isError": False}
-
-
-def _failure(error: KnowledgeError) -> JsonObject:
-    facts = error.to_data()
-    return {"content": [_text({"code": facts.pop("code"), "message": error.message, **facts})], "isError": True}
-
-
 def _failed_read(error: KnowledgeError) -> JsonObject:
     return {"error": error_object(error)}
-
-
-def _text(value: JsonObject) -> JsonObject:
-    return {"type": "text", "text": jsonrpc.dump(value).decode()}
 
 
 def _shown(name: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from mcp_types import version as sdk
 
 import host_bridge
-from host_bridge import mcp_greeting, mcp_server
+from host_bridge import mcp_calls, mcp_greeting
 from host_bridge.mcp import McpHost
 from host_bridge.transport import Oversize
 from messages.json_types import JsonObject
@@ -332,7 +332,7 @@ def test_many_calls_run_side_by_side_and_each_gets_its_own_answer(served: Served
 def test_a_client_that_asked_for_progress_hears_that_a_long_call_lives(
     served: Served, bridge: Bridge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mcp_server, "PROGRESS_SECONDS", 0.02)
+    monkeypatch.setattr(mcp_calls, "PROGRESS_SECONDS", 0.02)
     served.call("a", {"act": "hold"}, _meta={"progressToken": "t"})
     pending = bridge.wait_held()
     beat = served.answer()
