@@ -221,6 +221,12 @@ def list_folder(folder_fd: int, *, at: str) -> list[Entry]:
         ]
 
 
+def names_in(folder_fd: int, *, at: str) -> list[str]:
+    """The names in a folder, unordered, whatever they stand for."""
+    with effect(at):
+        return os.listdir(folder_fd)
+
+
 def create_file(folder_fd: int, name: str, data: bytes, *, mode: int = 0o666, at: str) -> int:
     """Create ``name`` with ``data`` and return its open descriptor; never replaces (``FileExistsError``). No sync.
 

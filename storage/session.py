@@ -27,9 +27,8 @@ from storage.ontology import Activation, Ontology, activate, core_activation, no
 from storage.outside_edits import OutsideEdits, RecentLosses, unreadable
 from storage.parsed_records import ParsedRecords
 from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
-from storage.publication.store import Folders, reported
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
-from storage.records import Finding, ParsedRecord, Record, body_of, parse_record, path_key
+from storage.records import Finding, ParsedRecord, Record, body_of, parse_record
 from storage.state import history
 from storage.state.catalogue import CatalogueWriter, create_catalogue, partition_row, replace_catalogue
 from storage.state.catalogue_reader import CatalogueReader, Entry, KnownFile
@@ -43,7 +42,6 @@ TOGETHER_MAX_CHARS: Final = 16 * 1024
 
 FAULT_POINTS: Final = (
     ("session.folder", "opening a folder whose file is read"),
-    ("session.list", "listing the names in a folder that gets a new file"),
     ("session.read", "reading a file that changed"),
     ("session.judge", "judging rows again by another ontology"),
 )
@@ -435,15 +433,7 @@ class PartitionSession:
 
     def taken(self, path: str) -> bool:
         """Whether something has that name here, or would have it on a system without case or with one Unicode form."""
-        if self._publisher.taken(self.partition, path):
-            return True
-        folder_path, name = files.split(f"{self.partition.key}/{path}")
-        with reported("look at a name"), Folders(self._publisher.root_fd) as folders:
-            folder = folders.find(folder_path)
-            wanted = path_key(name)
-            return folder is not None and any(
-                path_key(entry.name) == wanted for entry in files.list_folder(folder, at="session.list")
-            )
+        return self._publisher.taken(self.partition, path)
 
     # --- writing ---------------------------------------------------------------------------------------
 

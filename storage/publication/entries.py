@@ -112,7 +112,7 @@ def accept(
                 state.projection.remove(db, intent.partition, change.path)
         for change in intent.changes:
             if change.after is not None:
-                state.projection.put(db, intent.partition, change.path, change.after, None)
+                state.projection.put(db, intent.partition, change.path, change.after, None, revision=change.revision)
         journal.advance(db, pair)
     state.previous, state.pair = state.pair, pair
     state.unpruned += 1
@@ -121,36 +121,31 @@ def accept(
 
 def _store_texts(state: StoreState, plan: Plan, before: Mapping[str, bytes]) -> None:
     recorded = {record.hash for record in plan.records if record.record_id is not None}
-    for name, data in plan.texts.items():
-        journal.put_blob(state.db, name, data, kept=name in recorded)
-    for name, data in before.items():
-        # A text that stood in the vault is somebody's until history has it, so it is never dropped.
-        journal.put_blob(state.db, name, data, kept=True)
+    # A text that stood in the vault is somebody's until history has it, so it is never dropped.
+    stood = [(name, data, True) for name, data in before.items()]
+    journal.put_blobs(state.db, [*((name, data, name in recorded) for name, data in plan.texts.items()), *stood])
 
 
 def _store_history(state: StoreState, partition_id: int, entry: JournalEntry, plan: Plan, *, external: bool) -> None:
-    for record in plan.records:
-        if record.record_id is None and not external:
-            continue
-        history.insert(
-            state.db,
-            partition_id,
-            entry.id,
-            Revision(
-                entry.sequence,
-                record.record_id,
-                record.revision,
-                record.hash,
-                record.before,
-                record.path,
-                entry.operation,
-                entry.actor,
-                entry.accepted_at,
-                external,
-                entry.request_id,
-                record.lifecycle,
-            ),
+    revisions = [
+        Revision(
+            entry.sequence,
+            record.record_id,
+            record.revision,
+            record.hash,
+            record.before,
+            record.path,
+            entry.operation,
+            entry.actor,
+            entry.accepted_at,
+            external,
+            entry.request_id,
+            record.lifecycle,
         )
+        for record in plan.records
+        if record.record_id is not None or external
+    ]
+    history.insert(state.db, partition_id, entry.id, *revisions)
 
 
 def settle(state: StoreState, entry: JournalEntry, *, full: bool = False) -> Receipt:
@@ -306,8 +301,7 @@ def fold_in(
             accepted_at=looked_at,
             state="folded",
         )
-        for name, data in plan.texts.items():
-            journal.put_blob(db, name, data, kept=True)
+        journal.put_blobs(db, [(name, data, True) for name, data in plan.texts.items()])
         journal.insert_steps(db, entry_id, plan.steps)
         entry = JournalEntry(
             entry_id, publication_id, partition, sequence, None, None, None, "external", "external", looked_at, None,
@@ -319,7 +313,7 @@ def fold_in(
                 state.projection.remove(db, partition, change.path)
         for change in changes:
             if change.after is not None:
-                state.projection.put(db, partition, change.path, change.after, change.stamp)
+                state.projection.put(db, partition, change.path, change.after, change.stamp, revision=change.revision)
         if state.git and plan.steps:
             git_queue.enqueue(db, entry_id)
     state.unpruned += 1

@@ -94,8 +94,18 @@ class Projection(Protocol):
     def upgrade(self, db: Database) -> None:
         """Replace the tables of an earlier version by empty new ones, in the transaction that begins an opening."""
 
-    def put(self, db: Database, partition: Partition, path: str, data: bytes, stamp: Stamp | None) -> None:
-        """``path`` (relative to the partition) holds ``data`` now. ``stamp`` is ``None`` while it is not placed yet."""
+    def put(
+        self,
+        db: Database,
+        partition: Partition,
+        path: str,
+        data: bytes,
+        stamp: Stamp | None,
+        *,
+        revision: int | None = None,
+    ) -> None:
+        """``path`` (relative to the partition) holds ``data`` now. ``stamp`` is ``None`` while it is not placed yet,
+        ``revision`` what the record's history has for it, where the caller knows that."""
 
     def remove(self, db: Database, partition: Partition, path: str) -> None:
         """``path`` holds nothing any more."""

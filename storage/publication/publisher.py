@@ -39,6 +39,7 @@ from storage.publication.plan import Plan, plan
 from storage.publication.report import RecoveryReport, earlier_messages
 from storage.publication.slot import Slot
 from storage.publication.store import CLOCK_GRAIN_NS, READ_LIMIT_BYTES, Folders, StoreState, reported
+from storage.records import path_key
 from storage.state import journal, notices
 from storage.state.connection import CommitUncertain, Database
 from storage.state.journal import JournalEntry, Step, digest
@@ -51,6 +52,7 @@ FAULT_POINTS = (
     ("target.read", "reading a target before it is replaced"),
     ("target.lease", "asking whether somebody has a target open for writing"),
     ("target.stat", "asking whether a name is taken"),
+    ("target.list", "listing the names in a folder that gets a new file"),
 )
 
 
@@ -147,11 +149,18 @@ class Publisher:
             raise StorageError("the database could not commit", reason="io", retry="unknown") from error
 
     def taken(self, partition: Partition, path: str) -> bool:
-        """Whether something has that name on disk, in any spelling that the file system takes for the same."""
+        """Whether something has that name on disk, or would have it on a system without case or with one Unicode
+        form."""
         with reported("look at a name"), Folders(self._state.root_fd) as folders:
             folder, name = files.split(f"{partition.key}/{files.checked_relative(path)}")
             fd = folders.find(folder)
-            return fd is not None and files.stat_entry(fd, name, at="target.stat") is not None
+            if fd is None:
+                return False
+            # The system's own idea of one name may go beyond ours.
+            if files.stat_entry(fd, name, at="target.stat") is not None:
+                return True
+            wanted = path_key(name)
+            return any(path_key(other) == wanted for other in files.names_in(fd, at="target.list"))
 
     def publish(self, intent: Intent, *, fence: AbstractContextManager[object], check: Callable[[], None]) -> Receipt:
         """Publish ``intent`` as a whole or not at all; the same request again gives the same receipt.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Final, assert_never
 
@@ -33,8 +33,8 @@ from storage.records import (
     utf16,
 )
 from storage.records.link_keys import link_keys
-from storage.state.catalogue_reader import CatalogueReader
-from storage.state.connection import Database
+from storage.state.catalogue_reader import CatalogueReader, Entry
+from storage.state.connection import Database, SqlValue
 from storage.state.page_links import Identity, PageLinks
 
 MARKDOWN_SUFFIX: Final = ".md"
@@ -142,8 +142,20 @@ class CatalogueWriter:
         """Let go of what was read and not put."""
         self._read.clear()
 
-    def put(self, db: Database, partition: Partition, path: str, data: bytes, stamp: Stamp | None) -> None:
-        """``path`` holds ``data`` now. Files that are no records leave no row."""
+    def put(
+        self,
+        db: Database,
+        partition: Partition,
+        path: str,
+        data: bytes,
+        stamp: Stamp | None,
+        *,
+        revision: int | None = None,
+    ) -> None:
+        """``path`` holds ``data`` now. Files that are no records leave no row.
+
+        ``revision`` is the last one that history has of the record, looked up where the caller does not know it.
+        """
         if not is_note(path):
             return
         parsed = self._read.pop(path, None)
@@ -152,7 +164,9 @@ class CatalogueWriter:
         if isinstance(parsed, ParsedRecord) and in_scope(parsed, partition):
             number, change = _next_change(db, partition)
             self._put_file(db, number, path, parsed.hash, "record", stamp)
-            self._put_record(CatalogueReader(db, partition, number), parsed, change)
+            if revision is None:
+                revision = _last_revision(db, partition, parsed.record.id)
+            self._put_record(CatalogueReader(db, partition, number), parsed, change, revision)
             return
         number = partition_row(db, partition)
         match parsed:
@@ -191,7 +205,7 @@ class CatalogueWriter:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _put_record(self, reader: CatalogueReader, parsed: ParsedRecord, change: int) -> None:
+    def _put_record(self, reader: CatalogueReader, parsed: ParsedRecord, change: int, last_revision: int) -> None:
         db, number, record = reader.database, reader.number, parsed.record
         ontology = self._ontology_of(reader.partition)
         page_type = type_of(ontology, record, parsed.path)
@@ -200,14 +214,11 @@ class CatalogueWriter:
         links = PageLinks(reader)
         known = reader.by_path(parsed.path)
         before = None if known is None else links.identity(known)
-        if known is not None:
-            self._forget_details(db, known.row)
         values = (
-            number,
             parsed.path,
             record.id,
             parsed.hash,
-            _known_revision(db, reader.partition, record),
+            known_revision(record.revision, last_revision),
             record.kind,
             page_type,
             record.title,
@@ -228,37 +239,25 @@ class CatalogueWriter:
             None if record.expires_at is None else record.expires_at.end_ms,
             change,
         )
-        marks = ", ".join("?" * len(values))
         if known is None:
-            db.execute(f"INSERT INTO record ({_COLUMNS}) VALUES ({marks})", values)
+            db.execute(_INSERT_RECORD, (number, *values))
             row = db.last_insert_rowid
         else:
             row = known.row
-            db.execute(f"UPDATE record SET ({_COLUMNS}) = ({marks}) WHERE row = ?", (*values, row))
-        names = {(normalise_name(record.title), "title")} | {(normalise_name(a), "alias") for a in record.aliases}
-        db.execute_many(
-            "INSERT OR IGNORE INTO name (partition, normalised, row, source) VALUES (?, ?, ?, ?)",
-            [(number, name, row, source) for name, source in sorted(names)],
-        )
-        self._put_details(db, number, row, record, field_pages(ontology, record, page_type))
+            _update_record(db, known, values)
+        names = {(normalise_name(record.title), "title"), *((normalise_name(a), "alias") for a in record.aliases)}
+        named = [*references(record), *(("field", target) for target in field_pages(ontology, record, page_type))]
+        details: Mapping[str, Iterable[tuple[SqlValue, ...]]] = {
+            "name": names,
+            "tag": ((tag,) for tag in record.tags),
+            "reference": ((target, role, position) for position, (role, target) in enumerate(named)),
+            "citation": ((item.path, item.sha256, position) for position, item in enumerate(record.evidence)),
+        }
+        for table, wanted in details.items():
+            _put_details(db, table, number, row, set(wanted), new=known is None)
         self._put_findings(db, number, parsed.path, findings)
         after = Identity.of(row, record, path=parsed.path, valid=valid, names=(name for name, _ in names))
         links.follow(before, after, link_keys(record.body, parsed.path))
-
-    def _put_details(self, db: Database, number: int, row: int, record: Record, named_in_fields: Sequence[str]) -> None:
-        db.execute_many(
-            "INSERT OR IGNORE INTO tag (partition, tag, row) VALUES (?, ?, ?)",
-            [(number, tag, row) for tag in record.tags],
-        )
-        named = [*references(record), *(("field", target) for target in named_in_fields)]
-        db.execute_many(
-            "INSERT OR IGNORE INTO reference (partition, target, role, row, position) VALUES (?, ?, ?, ?, ?)",
-            [(number, target, role, row, position) for position, (role, target) in enumerate(named)],
-        )
-        db.execute_many(
-            "INSERT OR IGNORE INTO citation (partition, path, sha256, row, position) VALUES (?, ?, ?, ?, ?)",
-            [(number, item.path, item.sha256, row, position) for position, item in enumerate(record.evidence)],
-        )
 
     def _put_file(self, db: Database, number: int, path: str, digest: str, state: str, stamp: Stamp | None) -> None:
         columns = (None,) * 5 if stamp is None else _columns(stamp)
@@ -289,8 +288,36 @@ class CatalogueWriter:
         links.follow(before, None, ())
 
     def _forget_details(self, db: Database, row: int) -> None:
-        for table in ("name", "tag", "reference", "citation"):
+        for table in _DETAILS:
             db.execute(f"DELETE FROM {table} WHERE row = ?", (row,))
+
+
+def _update_record(db: Database, known: Entry, values: Sequence[SqlValue]) -> None:
+    """Set what is different: an index with a column of the statement is written anew, be the value the same or not."""
+    changed = [(name, value) for name, value in zip(_COLUMNS, values, strict=True) if getattr(known, name) != value]
+    columns = ", ".join(f"{name} = ?" for name, _ in changed)
+    db.execute(f"UPDATE record SET {columns} WHERE row = ?", (*(value for _, value in changed), known.row))
+
+
+def _put_details(
+    db: Database, table: str, number: int, row: int, wanted: set[tuple[SqlValue, ...]], *, new: bool
+) -> None:
+    """Make ``wanted`` the row's details in one table; what stands there already is not written again."""
+    columns = _DETAILS[table]
+    stored = set() if new else set(db.query(f"SELECT {', '.join(columns)} FROM {table} WHERE row = ?", (row,)))
+    if stored == wanted:
+        return
+    if stored - wanted:
+        same = " AND ".join(f"{column} = ?" for column in columns)
+        db.execute_many(
+            f"DELETE FROM {table} WHERE partition = ? AND row = ? AND {same}",
+            [(number, row, *values) for values in stored - wanted],
+        )
+    marks = ", ".join("?" * (len(columns) + 2))
+    db.execute_many(
+        f"INSERT OR IGNORE INTO {table} (partition, row, {', '.join(columns)}) VALUES ({marks})",
+        [(number, row, *values) for values in sorted(wanted - stored)],
+    )
 
 
 # A reference can only be judged beside the other records, and their order of arrival must not matter: it is
@@ -379,10 +406,21 @@ def references(record: Record) -> list[tuple[str, str]]:
 
 
 _COLUMNS: Final = (
-    "partition, path, id, hash, revision, kind, type, title, lifecycle, valid, fixture, claim_kind, assertion_origin, "
-    "claim_key, source_page, merged_into, superseded_by, body_size, recorded_at, updated_at, occurred_from, "
-    "occurred_until, due_from, due_until, expires_at, change"
+    "path", "id", "hash", "revision", "kind", "type", "title", "lifecycle", "valid", "fixture", "claim_kind",
+    "assertion_origin", "claim_key", "source_page", "merged_into", "superseded_by", "body_size", "recorded_at",
+    "updated_at", "occurred_from", "occurred_until", "due_from", "due_until", "expires_at", "change",
+)  # fmt: skip
+"""The columns of a record that follow from its file."""
+_INSERT_RECORD: Final = (
+    f"INSERT INTO record (partition, {', '.join(_COLUMNS)}) VALUES ({', '.join('?' * (len(_COLUMNS) + 1))})"
 )
+_DETAILS: Final[Mapping[str, tuple[str, ...]]] = {
+    "name": ("normalised", "source"),
+    "tag": ("tag",),
+    "reference": ("target", "role", "position"),
+    "citation": ("path", "sha256", "position"),
+}
+"""The tables with several rows of one record, and what differs between them."""
 
 
 def in_scope(parsed: ParsedRecord, partition: Partition) -> bool:
@@ -393,14 +431,14 @@ def in_scope(parsed: ParsedRecord, partition: Partition) -> bool:
     return record.scope.visibility == partition.kind and record.scope.session_id == partition.session_id
 
 
-def _known_revision(db: Database, partition: Partition, record: Record) -> int:
-    """The file's revision, or the last one known where the file lowers or breaks it (decisions.md section 2)."""
+def _last_revision(db: Database, partition: Partition, record_id: str) -> int:
+    """The last one that history has of a record: it counts where a file lowers or breaks its own."""
     found = db.query_one(
         "SELECT h.revision FROM history h JOIN partition p ON p.id = h.partition "
         "WHERE p.key = ? AND h.record_id = ? AND h.revision IS NOT NULL ORDER BY h.sequence DESC LIMIT 1",
-        (partition.key, record.id),
+        (partition.key, record_id),
     )
-    return known_revision(record.revision, 1 if found is None else int(found[0]))
+    return 1 if found is None else int(found[0])
 
 
 def _bounds(interval: Interval | None) -> tuple[int | None, int | None]:

@@ -18,7 +18,6 @@ from storage.records import normalise_name
 from storage.state.connection import Database, Row, SqlValue
 
 REDIRECTS_MAX: Final = 16
-NAMES_PER_QUERY: Final = 200
 MERGED_AWAY_MAX: Final = 100
 ORIGIN_CHARS: Final = 12
 
@@ -186,18 +185,15 @@ class CatalogueReader:
 
     def by_names(self, normalised: Collection[str]) -> Sequence[tuple[str, Entry]]:
         """``(name, page)`` for every page that bears one of these names, already normalised, whatever its lifecycle."""
-        found: list[tuple[str, Entry]] = []
-        wanted = sorted(normalised)
-        for start in range(0, len(wanted), NAMES_PER_QUERY):
-            some = wanted[start : start + NAMES_PER_QUERY]
-            rows = self._db.query(
-                f"SELECT DISTINCT n.normalised, {_QUALIFIED} FROM name n JOIN record r ON r.row = n.row "
-                f"WHERE n.partition = ? AND n.normalised IN ({', '.join('?' * len(some))}) AND r.kind = 'page' "
-                "ORDER BY n.normalised, r.row",
-                (self.number, *some),
-            )
-            found += [(str(row[0]), _entry(row[1:])) for row in rows]
-        return found
+        if not normalised:
+            return []
+        rows = self._db.query(
+            f"SELECT DISTINCT n.normalised, {_QUALIFIED} FROM json_each(?2) j "
+            "CROSS JOIN name n ON n.partition = ?1 AND n.normalised = j.value "
+            "CROSS JOIN record r ON r.row = n.row WHERE r.kind = 'page' ORDER BY n.normalised, r.row",
+            (self.number, json.dumps(sorted(normalised))),
+        )
+        return [(str(row[0]), _entry(row[1:])) for row in rows]
 
     def names_of(self, row: int) -> Sequence[str]:
         """A record's title and aliases under lookup's normalisation, each once."""

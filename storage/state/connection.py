@@ -34,6 +34,8 @@ Row: TypeAlias = tuple[Any, ...]
 BUSY_TIMEOUT_MS: Final = 2_000
 WAL_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 CACHE_KIB: Final = 16 * 1024
+STATEMENTS_KEPT: Final = 256
+"""Planned statements that a connection keeps: more than the runtime has, since planning one anew costs several runs."""
 CHECK_EVERY_STEPS: Final = 1_000
 COPY_PAGES: Final = 1_024
 
@@ -89,7 +91,7 @@ class Database:
                 name, flags = f"file:{quote(os.path.abspath(name))}?immutable=1", flags | apsw.SQLITE_OPEN_URI
             if beside is not None:
                 flags |= apsw.SQLITE_OPEN_URI
-            connection = apsw.Connection(name, flags=flags, vfs=vfs)
+            connection = apsw.Connection(name, flags=flags, vfs=vfs, statementcachesize=STATEMENTS_KEPT)
             try:
                 database = cls(path, connection, point_prefix)
                 connection.set_busy_timeout(BUSY_TIMEOUT_MS)

@@ -39,27 +39,30 @@ class Revision:
     """The Git commit that holds it, once there is one."""
 
 
-def insert(db: Database, partition_id: int, entry: int, revision: Revision) -> None:
-    """Add one row to a partition's history."""
-    db.execute(
+def insert(db: Database, partition_id: int, entry: int, *revisions: Revision) -> None:
+    """Add rows to a partition's history, all of one entry."""
+    db.execute_many(
         "INSERT INTO history (partition, sequence, publication, record_id, revision, hash, before, path, operation, "
         "actor, at, external, request_id, lifecycle) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            partition_id,
-            revision.sequence,
-            entry,
-            revision.record_id,
-            revision.revision,
-            revision.hash,
-            revision.before,
-            revision.path,
-            revision.operation,
-            revision.actor,
-            revision.at,
-            int(revision.external),
-            revision.request_id,
-            revision.lifecycle,
-        ),
+        [
+            (
+                partition_id,
+                revision.sequence,
+                entry,
+                revision.record_id,
+                revision.revision,
+                revision.hash,
+                revision.before,
+                revision.path,
+                revision.operation,
+                revision.actor,
+                revision.at,
+                int(revision.external),
+                revision.request_id,
+                revision.lifecycle,
+            )
+            for revision in revisions
+        ],
     )
 
 

@@ -209,10 +209,15 @@ def partition_row(db: Database, partition: Partition) -> tuple[int, int]:
 
 def put_blob(db: Database, name: str, data: bytes, *, kept: bool) -> None:
     """Keep a text under its hash; once history refers to it, pruning never drops it."""
-    db.execute(
+    put_blobs(db, [(name, data, kept)])
+
+
+def put_blobs(db: Database, texts: Iterable[tuple[str, bytes, bool]]) -> None:
+    """:func:`put_blob` for several texts: ``(name, data, kept)``."""
+    db.execute_many(
         "INSERT INTO blob (hash, kept, bytes) VALUES (?, ?, ?) ON CONFLICT (hash) DO UPDATE SET kept = 1 "
         "WHERE excluded.kept = 1 AND kept = 0",
-        (name, int(kept), data),
+        [(name, int(kept), data) for name, data, kept in texts],
     )
 
 

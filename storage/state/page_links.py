@@ -50,6 +50,11 @@ class Identity:
             names=frozenset(names) if page else frozenset(),
         )
 
+    @property
+    def on_disk(self) -> tuple[str, str] | None:
+        """What the table of pages says of a page beside its degree."""
+        return (self.id, self.path) if self.page else None
+
 
 _LINKS: Final = "SELECT row, form, written, name, path, target FROM"
 # The links that may mean a record, and the rows (without a form) of those that may be merged into it.
@@ -103,7 +108,7 @@ class PageLinks:
                 self._decide(self._meaning(one for one in (before, after) if one is not None))
             self._follow_ties(row, before, after)
             return
-        if after is not None and after.page:
+        if after is not None and after.page and (before is None or after.on_disk != before.on_disk):
             self._put_page(after)
         counts = after is not None and after.current
         counted = before is not None and self._counted(row)

@@ -368,7 +368,7 @@ def test_a_failing_disk_is_scan_incomplete_and_no_defect(desk: Desk, point: str)
     assert ids(desk) == ["bad"]
 
 
-@pytest.mark.parametrize("point", ["target.stat", "session.list", "open.folder"])
+@pytest.mark.parametrize("point", ["target.stat", "target.list", "open.folder"])
 def test_a_disk_that_fails_where_a_free_name_is_looked_for_is_a_storage_error(desk: Desk, point: str) -> None:
     desk.page("Kept")
     met = False

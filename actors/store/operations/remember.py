@@ -12,7 +12,7 @@ from actors.store.operations.context import (
     earlier_receipt,
 )
 from actors.store.operations.drafts import Drafts
-from actors.store.operations.names import subject_of
+from actors.store.operations.names import PageNames, subject_of
 from actors.store.operations.subjects import Subject
 from messages.tools import RememberedItem, RememberItem, RememberRequest, all_duplicates
 from messages.tools import Subject as ShownSubject
@@ -46,10 +46,11 @@ def remember(context: OperationContext, request: RememberRequest) -> Outcome:
         end_line=excerpt.count(b"\n") + (not excerpt.endswith(b"\n")),
     )
     drafts = Drafts(context)
+    names = PageNames(context)
     shown: list[RememberedItem] = []
     new_keys: dict[str, RememberedItem] = {}
     for item in request.items:
-        subject = subject_of(context, item)
+        subject = subject_of(context, names, item)
         entities = () if subject.page_id is None else (subject.page_id,)
         key = claim_key(item.text, item.kind, entities)
         repeated = _repeated(context, item, key, subject) or _again(new_keys.get(key), subject)

@@ -236,7 +236,7 @@ def test_a_file_that_is_open_for_writing_elsewhere_is_refused_as_safe_to_retry(w
     assert world.publish({"a.md": "two\n"}, number=9).state == "published"
 
 
-def give_up(*_: object) -> None:
+def give_up(*_: object, **__: object) -> None:
     raise Cancelled("the caller gave up")
 
 

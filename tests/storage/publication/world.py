@@ -51,7 +51,16 @@ class Shown:
     def upgrade(self, db: Database) -> None:
         raise AssertionError("no test of publications opens an earlier version")
 
-    def put(self, db: Database, partition: Partition, path: str, data: bytes, stamp: Stamp | None) -> None:
+    def put(
+        self,
+        db: Database,
+        partition: Partition,
+        path: str,
+        data: bytes,
+        stamp: Stamp | None,
+        *,
+        revision: int | None = None,
+    ) -> None:
         db.execute(
             "INSERT INTO shown VALUES (?, ?) ON CONFLICT DO UPDATE SET hash = excluded.hash",
             (f"{partition.key}/{path}", digest(data)),
