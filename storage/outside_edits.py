@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from messages.errors import DeletionsRefused, ScanIncomplete
@@ -22,7 +22,6 @@ from storage import files
 from storage.files import Stamp, UnsafeFile
 from storage.publication import ExternalChange, Publisher
 from storage.records import Finding, ParsedRecord, Record, content_hash, parse_record
-from storage.state import history
 from storage.state.catalogue import CatalogueWriter, in_scope, known_revision
 from storage.state.catalogue_reader import CatalogueReader, KnownFile
 from storage.vault import may_hide_a_change
@@ -47,6 +46,15 @@ _REFUSED: Final = {
     "not_regular": "This is no regular file.",
     "unreadable": "The file may not be read by this program; give it the right to.",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Files that may hold something else than the catalogue says: the stamp of each (``None``: gone), and what the
+    catalogue says of those that it knows."""
+
+    stamps: Mapping[str, Stamp | None]
+    known: Mapping[str, KnownFile]
 
 
 class RecentLosses:
@@ -76,11 +84,20 @@ class RecentLosses:
 
 
 class OutsideEdits:
-    """One pass over one partition. ``watching``: events tell of every change, so an unchanged stamp proves its file."""
+    """One pass over what was seen of one partition. ``watching``: events tell of every change, so an unchanged stamp
+    proves its file."""
 
     def __init__(
-        self, publisher: Publisher, projection: CatalogueWriter, catalogue: CatalogueReader, *, watching: bool
+        self,
+        publisher: Publisher,
+        projection: CatalogueWriter,
+        catalogue: CatalogueReader,
+        seen: Seen,
+        *,
+        watching: bool,
     ) -> None:
+        self._seen = seen
+        self._overtaken = False
         self._publisher = publisher
         self._projection = projection
         self._catalogue = catalogue
@@ -93,17 +110,19 @@ class OutsideEdits:
         self.vanished: dict[str, Stamp | None] = {}
         """Files that were gone when they came to be read."""
 
-    def guard_deletions(self, seen: Mapping[str, Stamp | None], losses: RecentLosses) -> None:
+    def guard_deletions(self, losses: RecentLosses, *, vanished: bool = False) -> None:
         """Refuse to record the loss of more than 20 records and more than half of the partition's.
 
         Files that are no records count neither among what is lost nor among what there was. Losses of the last minute
         count together, since a folder that is emptied is seen in many small steps. A record whose file was renamed or
-        moved is not lost. Raises ``DeletionsRefused``.
+        moved is not lost. ``vanished``: of the files that were gone when they came to be read. Raises
+        ``DeletionsRefused``.
         """
+        seen = self.vanished if vanished else self._seen.stamps
         gone = [path for path, stamp in seen.items() if stamp is None and self._is_record(path)]
         if losses.lost:
             # What is put back is not lost any more.
-            new = (path for path, stamp in seen.items() if stamp is not None and self._catalogue.file(path) is None)
+            new = (path for path, stamp in seen.items() if stamp is not None and self._known(path) is None)
             losses.add(-len(self._ids_of(new)))
         if not gone:
             return
@@ -125,21 +144,21 @@ class OutsideEdits:
         losses.add(len(gone))
 
     def _is_record(self, path: str) -> bool:
-        known = self._catalogue.file(path)
+        known = self._known(path)
         return known is not None and known.state != "broken"
 
     def _is_lost(self, path: str, moved: set[str]) -> bool:
         entry = self._catalogue.by_path(path)
         return entry is None or entry.id not in moved
 
-    def record(
-        self, seen: Mapping[str, Stamp | None], *, looked_at: int, check: Callable[[], None]
-    ) -> Iterator[tuple[int, int]]:
-        """Take the edits over in batches; yields ``(paths done, paths in all)`` after each.
+    def record(self, *, looked_at: int, check: Callable[[], None], vanished: bool = False) -> Iterator[tuple[int, int]]:
+        """Take the edits over in batches; yields ``(paths done, paths in all)`` after each. ``vanished``: those files
+        that were gone when they came to be read.
 
         ``looked_at`` is the clock (ns since 1970) from before the first of these files was looked at; ``check`` is
         called between files and may raise.
         """
+        seen = dict(self.vanished) if vanished else self._seen.stamps
         batch: list[ExternalChange] = []
         size = 0
         standing: set[str] = set()
@@ -161,18 +180,27 @@ class OutsideEdits:
                 self._publisher.fold_in(self._partition, batch, looked_at=looked_at)
                 batch, size = [], 0
                 standing.clear()
-                yield done, len(seen)
+                yield from self._pause(done, len(seen))
             elif done % FOLD_IN_FILES == FOLD_IN_FILES - 1:
-                yield done, len(seen)
+                yield from self._pause(done, len(seen))
         if batch:
             self._publisher.fold_in(self._partition, batch, looked_at=looked_at)
         self._note()
 
     # --- inside ----------------------------------------------------------------------------------------
 
+    def _pause(self, done: int, total: int) -> Iterator[tuple[int, int]]:
+        """Let others have their turn, and notice when they took edits over themselves."""
+        change = self._catalogue.change
+        yield done, total
+        self._overtaken = self._overtaken or self._catalogue.change != change
+
+    def _known(self, path: str) -> KnownFile | None:
+        return self._catalogue.file(path) if self._overtaken else self._seen.known.get(path)
+
     def _changes(self, path: str, stamp: Stamp | None) -> Sequence[ExternalChange]:
         """What became of one path, in order; empty when it holds what the catalogue says."""
-        known = self._catalogue.file(path)
+        known = self._known(path)
         if stamp is None:
             return () if known is None else self._removal(path, known)
         before_reading = time.time_ns()
@@ -281,11 +309,7 @@ class OutsideEdits:
 
     def _revision_of(self, record: Record) -> int:
         """The file's, or the last one known, be it of a record that was broken or away meanwhile."""
-        known = max((entry.revision for entry in self._catalogue.by_id(record.id)), default=None)
-        if known is None:
-            last = history.latest(self._publisher.db, self._partition, record.id)
-            known = None if last is None else last.revision
-        return known_revision(record.revision, known or 1)
+        return known_revision(record.revision, self._catalogue.last_revision(record.id) or 1)
 
     def _read(self, path: str) -> tuple[bytes, Stamp]:
         """The file's bytes and stamp. Raises ``FileNotFoundError``, ``PermissionError``, ``UnsafeFile``, and

@@ -24,7 +24,7 @@ from storage.evidence import sweep_copies
 from storage.files import Stamp, UnsafeFile
 from storage.layout import ONTOLOGY_NAME, StoreLayout
 from storage.ontology import Activation, Ontology, activate, core_activation, not_activated
-from storage.outside_edits import OutsideEdits, RecentLosses, unreadable
+from storage.outside_edits import OutsideEdits, RecentLosses, Seen, unreadable
 from storage.parsed_records import ParsedRecords
 from storage.publication import Adoption, Intent, Publisher, Receipt, adopt_store, create_store, open_store
 from storage.recently_used import OPEN_PARTITIONS_MAX, RecentlyUsed
@@ -47,6 +47,7 @@ FAULT_POINTS: Final = (
 )
 
 
+_NOTHING: Final = Seen({}, {})
 _UNCOVERED: Final = {
     "broken": "files cannot be read as records and stay as they are; `knowledge status` names them",
     "withheld": "files are withheld because their scope is missing or not this partition's",
@@ -285,7 +286,7 @@ class PartitionSession:
         try:
             seen, _ = self._observe(lambda: None)
             self.reload_ontology()
-            yield 0, len(seen)
+            yield 0, len(seen.stamps)
             yield from self._record(seen, looked_at, lambda: None, accepted=self._accept_deletions)
         except BaseException:
             self._watch.invalidate()
@@ -458,8 +459,8 @@ class PartitionSession:
             self.store.layout.vault, self.partition, limits=self._limits, events=self.partition == PRIVATE
         )
 
-    def _observe(self, check: Callable[[], None]) -> tuple[dict[str, Stamp | None], bool]:
-        """What may have changed: path -> its stamp now (``None``: gone); and whether the ontology's file may have."""
+    def _observe(self, check: Callable[[], None]) -> tuple[Seen, bool]:
+        """What may have changed, and whether the ontology's file may have."""
         changes = self._watch.drain()
         if changes.replaced:
             raise StoreUnavailable(
@@ -473,7 +474,7 @@ class PartitionSession:
             found = {path: stamp for path, stamp in scanned.files.items() if path != ONTOLOGY_NAME}
             return self._compare(found), self.partition == PRIVATE
         if not (changes or self._unfinished):
-            return {}, False
+            return _NOTHING, False
         if self._unfinished:
             changes = replace(changes, paths=changes.paths | self._unfinished)
         seen = dict(self._watch.observe(changes, self.catalogue.paths_below))
@@ -482,44 +483,47 @@ class PartitionSession:
         return self._differing(seen), touched
 
     def _record(
-        self, seen: Mapping[str, Stamp | None], looked_at: int, check: Callable[[], None], *, accepted: bool
+        self, seen: Seen, looked_at: int, check: Callable[[], None], *, accepted: bool
     ) -> Iterator[tuple[int, int]]:
         """Take over what was seen; what is being written of it is left to the next look, as ``_unfinished``."""
-        if not seen:
+        if not seen.stamps:
             self._unfinished = frozenset()
             return
         edits = OutsideEdits(
-            self._publisher, self.store.projection, self.catalogue, watching=self._watch.state == "watching"
+            self._publisher, self.store.projection, self.catalogue, seen, watching=self._watch.state == "watching"
         )
         if accepted:
             self._losses.forget()
         else:
-            edits.guard_deletions(seen, self._losses)
+            edits.guard_deletions(self._losses)
         self.touched = self.store.next_touch()
-        yield from edits.record(seen, looked_at=looked_at, check=check)
+        yield from edits.record(looked_at=looked_at, check=check)
         if edits.vanished:
             if not accepted:
-                edits.guard_deletions(edits.vanished, self._losses)
-            yield from edits.record(dict(edits.vanished), looked_at=looked_at, check=check)
+                edits.guard_deletions(self._losses, vanished=True)
+            yield from edits.record(looked_at=looked_at, check=check, vanished=True)
         self._unfinished = frozenset(edits.unfinished)
 
-    def _compare(self, found: Mapping[str, Stamp]) -> dict[str, Stamp | None]:
+    def _compare(self, found: Mapping[str, Stamp]) -> Seen:
         known, now = self.catalogue.files(), time.time_ns()
         seen: dict[str, Stamp | None] = {path: None for path in known if path not in found}
         seen |= {path: stamp for path, stamp in found.items() if path not in known or _differs(known[path], stamp, now)}
-        return seen
+        return Seen(seen, {path: known[path] for path in seen if path in known})
 
-    def _differing(self, seen: Mapping[str, Stamp | None], wanted: Collection[str] = ()) -> dict[str, Stamp | None]:
+    def _differing(self, stamps: Mapping[str, Stamp | None], wanted: Collection[str] = ()) -> Seen:
         """What the catalogue does not say of these files, and those of them that are wanted whatever it says."""
-        found = {}
+        found: dict[str, Stamp | None] = {}
+        known_files: dict[str, KnownFile] = {}
         now = time.time_ns()
-        for path, stamp in seen.items():
+        for path, stamp in stamps.items():
             known = self.catalogue.file(path)
             self._entries += (known is None) - (stamp is None)
+            if known is not None:
+                known_files[path] = known
             differs = stamp is not None if known is None else _differs(known, stamp, now)
             if differs or path in wanted:
                 found[path] = stamp
-        return found
+        return Seen(found, known_files)
 
     def reload_ontology(self) -> None:
         """Read the ontology's file again; where it says something else now, judge the rows by that."""

@@ -36,6 +36,7 @@ from storage.records.link_keys import link_keys
 from storage.state.catalogue_reader import CatalogueReader, Entry
 from storage.state.connection import Database, SqlValue
 from storage.state.page_links import Identity, PageLinks
+from storage.state.page_ties import about
 
 MARKDOWN_SUFFIX: Final = ".md"
 REVISION_READ_MAX: Final = 2**52
@@ -257,7 +258,7 @@ class CatalogueWriter:
             _put_details(db, table, number, row, set(wanted), new=known is None)
         self._put_findings(db, number, parsed.path, findings)
         after = Identity.of(row, record, path=parsed.path, valid=valid, names=(name for name, _ in names))
-        links.follow(before, after, link_keys(record.body, parsed.path))
+        links.follow(before, after, link_keys(record.body, parsed.path), about(record, valid=valid))
 
     def _put_file(self, db: Database, number: int, path: str, digest: str, state: str, stamp: Stamp | None) -> None:
         columns = (None,) * 5 if stamp is None else _columns(stamp)

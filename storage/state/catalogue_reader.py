@@ -149,6 +149,16 @@ class CatalogueReader:
         """Every file that carries the id: more than one means that exact reads must not choose."""
         return self._entries("r.partition = ? AND r.id = ?", (self.number, record_id))
 
+    def last_revision(self, record_id: str) -> int | None:
+        """The highest revision among the files that carry the id; where there is none, the last that history has."""
+        found = self._db.query_one(
+            "SELECT coalesce((SELECT max(revision) FROM record WHERE partition = ?1 AND id = ?2), "
+            "(SELECT h.revision FROM partition p CROSS JOIN history h ON h.partition = p.id AND h.record_id = ?2 "
+            "WHERE p.key = ?3 AND h.operation <> 'kept' ORDER BY h.sequence DESC, h.id DESC LIMIT 1))",
+            (self.number, record_id, self.partition.key),
+        )
+        return None if found is None else found[0]
+
     def one(self, record_id: str) -> Entry | None:
         """The record of an id, or ``None`` when it is missing or borne by several files."""
         found = self.by_id(record_id)

@@ -51,12 +51,14 @@ class CommitUncertain(Exception):
 class Database:
     """One open connection. Everything runs on the thread that opened it; ``interrupt`` is for any thread."""
 
-    __slots__ = ("_connection", "_full", "_inside", "_prefix", "_thread", "path")
+    __slots__ = ("_connection", "_full", "_inside", "_prefix", "_statement", "_thread", "_typed", "path")
 
     def __init__(self, path: Path, connection: apsw.Connection, prefix: str) -> None:
         self.path = path
         self._connection = connection
         self._prefix = prefix
+        self._statement = effect(f"{prefix}.statement")
+        self._typed = _typed(path)
         self._thread = threading.get_ident()
         self._full = False
         self._inside = False
@@ -113,27 +115,27 @@ class Database:
     def query(self, sql: str, parameters: Sequence[SqlValue] = ()) -> list[Row]:
         """All rows of one statement."""
         self._check_usable()
-        with _typed(self.path), effect(f"{self._prefix}.statement"):
+        with self._typed, self._statement:
             return self._connection.execute(sql, parameters).fetchall()
 
     def query_one(self, sql: str, parameters: Sequence[SqlValue] = ()) -> Row | None:
         """The first row, or ``None``."""
         self._check_usable()
-        with _typed(self.path), effect(f"{self._prefix}.statement"):
+        with self._typed, self._statement:
             return next(self._connection.execute(sql, parameters), None)
 
     def iterate(self, sql: str, parameters: Sequence[SqlValue] = ()) -> Iterator[Row]:
         """Rows as they are stepped, for results too large to hold. Errors are typed while iterating too."""
         self._check_usable()
-        with _typed(self.path):
-            with effect(f"{self._prefix}.statement"):
+        with self._typed:
+            with self._statement:
                 cursor = self._connection.execute(sql, parameters)
             yield from cursor
 
     def execute(self, sql: str, parameters: Sequence[SqlValue] = ()) -> int:
         """Run one statement for its effect; the number of rows it changed. Writes belong inside :meth:`transaction`."""
         self._check_usable()
-        with _typed(self.path), effect(f"{self._prefix}.statement"):
+        with self._typed, self._statement:
             self._connection.execute(sql, parameters)
             return self._connection.changes()
 
@@ -142,7 +144,7 @@ class Database:
         self._check_usable()
         if not rows:
             return
-        with _typed(self.path), effect(f"{self._prefix}.statement"):
+        with self._typed, self._statement:
             self._connection.executemany(sql, rows)
 
     def execute_script(self, sql: str) -> None:
@@ -201,12 +203,12 @@ class Database:
             raise RuntimeError("a snapshot inside a transaction")
         self._inside = True
         try:
-            with _typed(self.path), effect(f"{self._prefix}.statement"):
+            with self._typed, self._statement:
                 self._connection.execute("BEGIN")
             try:
                 yield
             finally:
-                with _typed(self.path), effect(f"{self._prefix}.statement"):
+                with self._typed, self._statement:
                     self._connection.execute("ROLLBACK")
         finally:
             self._inside = False
@@ -231,13 +233,13 @@ class Database:
     def add_fts5_function(self, name: str, function: Callable[..., SqlValue]) -> None:
         """Let full-text queries of this connection call ``function`` with the row that they are at."""
         self._check_usable()
-        with _typed(self.path):
+        with self._typed:
             self._connection.register_fts5_function(name, function)
 
     def checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"] = "PASSIVE") -> tuple[int, int]:
         """Copy committed pages from the WAL into the database; ``(frames in the WAL, frames copied)``."""
         self._check_usable()
-        with _typed(self.path), effect(f"{self._prefix}.checkpoint"):
+        with self._typed, effect(f"{self._prefix}.checkpoint"):
             flag = apsw.SQLITE_CHECKPOINT_PASSIVE if mode == "PASSIVE" else apsw.SQLITE_CHECKPOINT_TRUNCATE
             return self._connection.wal_checkpoint(mode=flag)
 
@@ -277,7 +279,7 @@ class Database:
         """
         self._check_usable()
         wanted = ctypes.c_int(keep)
-        with _typed(self.path):
+        with self._typed:
             self._connection.file_control("main", apsw.SQLITE_FCNTL_PERSIST_WAL, ctypes.addressof(wanted))
 
     def interrupt(self) -> None:
@@ -294,7 +296,7 @@ class Database:
             raise RuntimeError(f"{self.path.name} is used by a thread that does not own it")
         if not self._inside and self._connection.in_transaction:
             # The roll-back of the last transaction failed: nothing may see what it wrote.
-            with _typed(self.path), effect(f"{self._prefix}.rollback"):
+            with self._typed, effect(f"{self._prefix}.rollback"):
                 self._connection.execute("ROLLBACK")
 
 

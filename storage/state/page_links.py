@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -93,8 +93,15 @@ class PageLinks:
         names = self._reader.names_of(entry.row) if entry.kind == "page" else ()
         return Identity.of(entry.row, entry, path=entry.path, valid=entry.valid, names=names)
 
-    def follow(self, before: Identity | None, after: Identity | None, links: Sequence[LinkKey]) -> None:
-        """Bring links and degrees up to date after a record's other rows have changed; ``links`` are its body's.
+    def follow(
+        self,
+        before: Identity | None,
+        after: Identity | None,
+        links: Sequence[LinkKey],
+        about: Collection[str] = (),
+    ) -> None:
+        """Bring links and degrees up to date after a record's other rows have changed; ``links`` are its body's and
+        ``about`` the ids that it states something of (:func:`storage.state.page_ties.about`).
 
         The links of a claim or relationship are kept as they are written and count for no degree: what they lead to is
         decided when somebody asks.
@@ -106,7 +113,7 @@ class PageLinks:
             self._put_links(row, links, new_row=before is None, anew=False)
             if before != after:
                 self._decide(self._meaning(one for one in (before, after) if one is not None))
-            self._follow_ties(row, before, after)
+            self._follow_ties(row, before, after, about)
             return
         if after is not None and after.page and (before is None or after.on_disk != before.on_disk):
             self._put_page(after)
@@ -119,7 +126,7 @@ class PageLinks:
         if before != after:
             places |= self._meaning(one for one in (before, after) if one is not None)
         self._decide(places)
-        self._follow_ties(row, before, after)
+        self._follow_ties(row, before, after, about)
         if counted and not counts:
             # Nothing leads from it or to it any more.
             self._db.execute("UPDATE page SET degree = NULL, connected = NULL WHERE row = ?", (row,))
@@ -129,11 +136,11 @@ class PageLinks:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _follow_ties(self, row: int, before: Identity | None, after: Identity | None) -> None:
+    def _follow_ties(self, row: int, before: Identity | None, after: Identity | None, about: Collection[str]) -> None:
         """The pages that this record connects, if it is a statement, and what statements say of it, if it means
         something else now."""
         if any(one is not None and not one.page for one in (before, after)):
-            self._ties.decide(row, new=before is None)
+            self._ties.decide(row, about, new=before is None)
         if _meant_by_id(before) != _meant_by_id(after):
             self._ties.decide_naming({one.id for one in (before, after) if one is not None})
         self._ties.settle()

@@ -15,8 +15,9 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import combinations
-from typing import Final
+from typing import Final, assert_never
 
+from storage.records import Record
 from storage.state.catalogue_reader import CatalogueReader
 from storage.state.page_graph import PageGraph, is_current_page
 
@@ -39,6 +40,22 @@ _NAMING: Final = (
 )
 
 
+def about(record: Record, *, valid: bool) -> frozenset[str]:
+    """The ids that a statement is about while it counts: what :data:`_NAMED` finds once its rows are there."""
+    if record.lifecycle != "active" or not valid or record.fixture:
+        return frozenset()
+    match record.kind:
+        case "page":
+            return frozenset()
+        case "claim":
+            named = (*record.entities, record.owner)
+        case "relationship":
+            named = (record.from_id, record.to_id)
+        case _:
+            assert_never(record.kind)
+    return frozenset(one for one in named if one)
+
+
 class PageTies:
     """The connections of one partition, for one change of one record."""
 
@@ -58,10 +75,14 @@ class PageTies:
         if not self._stated(*sorted((row, other))):
             self._changed.subtract((row, other))
 
-    def decide(self, row: int, *, new: bool = False) -> None:
-        """Which pages a statement connects now; none where there is none, or it does not count."""
+    def decide(self, row: int, named: Collection[str] | None = None, *, new: bool = False) -> None:
+        """Which pages a statement connects now; none where there is none, or it does not count.
+
+        ``named`` are the ids that it is about, by :func:`about`, where the caller has the record.
+        """
         known = set() if new else {int(page) for (page,) in self._db.query(_TIED, (row,))}
-        named = [str(target) for (target,) in self._db.query(_NAMED, (row,))]
+        if named is None:
+            named = [str(target) for (target,) in self._db.query(_NAMED, (row,))]
         pages = {page for target in named if (page := self._page_of(target)) is not None} if len(named) > 1 else set()
         if len(pages) < 2:
             pages = set()

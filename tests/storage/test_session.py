@@ -10,7 +10,7 @@ import pytest
 
 from messages.errors import DeletionsRefused, KnowledgeError, ScanIncomplete
 from messages.vocabulary import PRIVATE, Partition
-from storage import faults
+from storage import faults, outside_edits
 from storage.layout import StoreLayout
 from storage.session import PartitionSession, StoreSession
 from storage.vault import ScanLimits
@@ -112,6 +112,26 @@ def test_links_are_never_followed_and_are_reported(store: StoreSession, tmp_path
     assert ids(session) == []
     assert session.uncovered() == {"refused": 1}
     assert len(session.warnings(100_000)) == 1
+
+
+def test_edits_that_others_took_over_between_two_slices_of_an_opening_are_not_taken_over_again(
+    layout: StoreLayout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside_edits, "FOLD_IN_FILES", 2)
+    write_notes(layout.partition(PRIVATE), [(f"{n}.md", page_file(f"page-{n}", f"Page {n}")) for n in range(7)])
+    store = StoreSession.open(layout, limits=ScanLimits())
+    try:
+        session = store.partition(PRIVATE)
+        opening = session.open_in_slices()
+        assert next(opening) == (0, 7)
+        next(opening)
+        session.refresh()
+        for _ in opening:
+            pass
+        entries = store.publisher.db.query("SELECT record_id, count(*) FROM history GROUP BY record_id")
+        assert entries == [(f"page-{n}", 1) for n in range(7)]
+    finally:
+        store.close()
 
 
 @pytest.mark.parametrize("partition", PARTITIONS, ids=["watched", "scanned"])
