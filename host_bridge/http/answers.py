@@ -63,7 +63,16 @@ class Deliverer:
 
         A client that hangs up cancels a call that was not accepted yet; an accepted write is finished all the same.
         """
-        pending = call.submit()
+        try:
+            pending = call.submit()
+        except Exception as error:  # noqa: BLE001 - the bridge promises not to raise; the caller still gets its answer
+            _log.error(
+                "a call could not be submitted",
+                extra={"correlation": call.correlation_id, "error_type": type(error).__name__},
+            )
+            defect = InternalError("The call could not be submitted; the log has the details.")
+            await refused(defect)
+            return defect.code
         if not await answered(pending, receive):
             raise ClientGone
         return await self.hand_over(pending, settled, refused, connection)
@@ -132,8 +141,8 @@ class Deliverer:
             return error.code
         except (ClientGone, asyncio.CancelledError):
             raise
-        except Exception:  # noqa: BLE001 - a defect in an answer costs that answer; its text stays in the log
-            _log.exception("an answer could not be delivered")
+        except Exception as error:  # noqa: BLE001 - a defect in an answer costs that answer, and its text is not for the log
+            _log.error("an answer could not be delivered", extra={"error_type": type(error).__name__})
             if started:
                 raise ClientGone from None
             defect = InternalError("The answer could not be written; the log has the details.", retry="unknown")

@@ -35,7 +35,7 @@ from messages.errors import (
     UnknownTool,
 )
 from messages.json_types import JsonObject
-from messages.operator import OperatorCall, SubscribeCall, Subscriber
+from messages.operator import HOST_OPERATOR, Operator, OperatorCall, SubscribeCall, Subscriber
 from messages.provider import ProviderCall
 from messages.schemas import ToolFormat, export_tools
 from messages.system_memory import StewardCall, SystemMemoryCall
@@ -43,6 +43,9 @@ from messages.tools import CATALOGUE
 
 if TYPE_CHECKING:
     from host_bridge.owner.lock import OwnerLock
+
+
+HOST_KEY = "kr-host-of-the-fake"
 
 
 class FakePending:
@@ -201,6 +204,18 @@ class KnowledgeBridge:
 
     def hold(self, pending: FakePending) -> None:
         threading.Thread(target=self._hold, args=(pending,), daemon=True).start()
+
+    def key_holder(self, key: str) -> Operator:
+        """One key counts, the host's."""
+        if key != HOST_KEY:
+            raise Denied("This key is not known here.")
+        return HOST_OPERATOR
+
+    def audience_of(self, token: str) -> Audience:
+        raise Denied("This is no token of the fake's.")
+
+    def ready(self) -> bool:
+        return not self._closed
 
     def health(self) -> JsonObject:
         return {"state": "up", "openCalls": len(self._open)}
