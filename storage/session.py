@@ -455,8 +455,12 @@ class PartitionSession:
     # --- inside ----------------------------------------------------------------------------------------
 
     def _open_watch(self) -> Watch:
+        private = self.store.opened_partition(PRIVATE)
         return open_watch(
-            self.store.layout.vault, self.partition, limits=self._limits, events=self.partition == PRIVATE
+            self.store.layout.vault,
+            self.partition,
+            limits=self._limits,
+            host=None if private is None else private._watch,
         )
 
     def _observe(self, check: Callable[[], None]) -> tuple[Seen, bool]:

@@ -34,7 +34,7 @@ Row: TypeAlias = tuple[Any, ...]
 BUSY_TIMEOUT_MS: Final = 2_000
 WAL_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 CACHE_KIB: Final = 16 * 1024
-STATEMENTS_KEPT: Final = 256
+STATEMENTS_KEPT: Final = 512
 """Planned statements that a connection keeps: more than the runtime has, since planning one anew costs several runs."""
 CHECK_EVERY_STEPS: Final = 1_000
 COPY_PAGES: Final = 1_024

@@ -65,6 +65,10 @@ class Place:
             return False
         return root is not None and _identity(root) == self._root_identity
 
+    def on_one_device(self) -> bool:
+        """Whether the partition's folder lies on the vault's own file system."""
+        return self._root_identity is None or self._root_identity[0] == self._vault_identity[0]
+
     def gone(self) -> StoreUnavailable:
         """The error for a folder that is not, or no longer, the one that was opened."""
         return StoreUnavailable(

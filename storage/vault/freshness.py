@@ -8,7 +8,8 @@ is written through it, shows at the next scan. A slow look at the bytes of every
 :meth:`Watch.self_test`, made from time to time, a watch that has gone deaf (``actors/store/slow_look.py``).
 
 The descriptor belongs to one lane, which drains it inside every query: two readers would split the events. A helper
-may wait until :meth:`Watch.fileno` is readable, and must not read it.
+may wait until :meth:`Watch.fileno` is readable, and must not read it. A conversation has no descriptor of its own: it
+hears through the private partition's, whose :meth:`Watch.drain` and its own take the events for both.
 
 Order of use::
 
@@ -75,6 +76,8 @@ FAULT_POINTS: Final = (
     ("watch.sentinel.remove", "removing that file"),
 )
 
+GUEST_FOLDERS_MAX: Final = 512
+"""Folders that all conversations of a store may have watched together: the system's watches are for everybody."""
 _SENTINEL: Final = f"{STAGED_PREFIX}watch"
 
 
@@ -104,10 +107,12 @@ NOTHING: Final = Changes()
 class Watch:
     """The freshness of one partition. Made by :func:`open_watch`; used by one thread."""
 
-    def __init__(self, place: Place, limits: ScanLimits) -> None:
+    def __init__(self, place: Place, limits: ScanLimits, host: Watch | None = None) -> None:
         self.reason: str | None = None
         self._place = place
         self._limits = limits
+        self._host = host
+        self._guests: list[Watch] = []
         self._kernel: Inotify | None = None
         self._vault_watch = -1
         self._watched: WatchedFolders | None = None
@@ -138,8 +143,9 @@ class Watch:
         return self._place.root_fd
 
     def fileno(self) -> int | None:
-        """A descriptor that is readable when something changed; only to be waited for. ``None`` without events."""
-        return None if self._kernel is None else self._kernel.fd
+        """A descriptor that is readable when something changed; only to be waited for. ``None`` without events, and
+        for a conversation."""
+        return None if self._kernel is None or self._host is not None else self._kernel.fd
 
     @property
     def waiting(self) -> bool:
@@ -154,6 +160,8 @@ class Watch:
             return Changes(rescan=True, manifest=True, replaced=True)
         if self._kernel is None:
             self._rescan = self._manifest = True
+        elif self._host is not None and not self._rescan and not self._place.same(at_its_start=False):
+            self._rescan = True  # nothing is heard of what is done to the conversation's folder itself
         # Losing the other name sends no event either, so these few are looked at each time.
         self._paths |= self._hardlinked()
         if not self.waiting:
@@ -188,6 +196,8 @@ class Watch:
         if self._place.root_fd is None:
             self._findings.clear()
             return ScanResult({}, (), 0, 0)
+        if self._host is not None and self._kernel is not None and not self._place.on_one_device():
+            self._give_up("the conversation's folder is on another file system than the vault")
         self._rescan = True
         self._paths.clear()
         self._folders.clear()
@@ -262,17 +272,14 @@ class Watch:
         return self._heard
 
     def close(self) -> None:
-        """Release every descriptor; idempotent."""
-        kernel, self._kernel = self._kernel, None
-        if kernel is not None:
-            kernel.close()
+        """Release every descriptor and watch; idempotent. Conversations that heard through it scan from now on."""
+        self._stop_hearing("closed")
         self._place.close()
-        self.reason = "closed"
 
     def _start(self) -> None:
         """Begin to watch, or note why not."""
         if self.partition.session_id is not None:
-            self.reason = "conversation partitions are scanned on demand"
+            self._hear_through_host()
             return
         assert self._place.root_fd is not None
         try:
@@ -302,21 +309,51 @@ class Watch:
         except OSError as error:
             self._give_up(_why(error))
 
+    def _hear_through_host(self) -> None:
+        """As a guest of the private partition's watch: an instance for each conversation would use up the system's."""
+        if self._host is None or self._host._kernel is None:
+            self.reason = "conversation partitions are scanned where nothing watches the private one"
+            return
+        self._kernel = self._host._kernel
+        self._watched = WatchedFolders(self._kernel)
+        self._host._guests.append(self)
+
     def _give_up(self, reason: str) -> None:
-        kernel, self._kernel = self._kernel, None
-        if kernel is not None:
-            kernel.close()
-        self._watched = None
+        self._stop_hearing(reason)
         self._rescan = True
+
+    def _stop_hearing(self, reason: str) -> None:
+        kernel, self._kernel = self._kernel, None
+        watched, self._watched = self._watched, None
         self.reason = reason
+        if kernel is None:
+            return
+        if self._host is None:
+            for guest in self._guests:
+                guest._kernel = guest._watched = None
+                guest._rescan = True
+                guest.reason = reason
+            self._guests.clear()
+            kernel.close()
+        else:
+            self._host._guests.remove(self)
+            if watched is not None:
+                # The host may have met one of these folders meanwhile: it is told that the watch is gone, and looks.
+                watched.keep_only(frozenset())
 
     def _add(self, folder: str, folder_fd: int) -> None:
         if self._watched is None:
+            return
+        if self._host is not None and sum(map(len, self._host._watches_of_guests())) >= GUEST_FOLDERS_MAX:
+            self._give_up("the conversations of this store have too many folders to watch them all")
             return
         try:
             self._watched.add(folder, folder_fd)
         except OSError as error:
             self._give_up(_why(error))
+
+    def _watches_of_guests(self) -> Iterator[WatchedFolders]:
+        return (guest._watched for guest in self._guests if guest._watched is not None)
 
     def _hardlinked(self) -> set[str]:
         return {path for path, finding in self._findings.items() if finding.code == "hardlink"}
@@ -329,6 +366,10 @@ class Watch:
     def _take_queued(self) -> None:
         """Handle every event that was queued when this was called. Later ones may wait for the next drain: so a busy
         writer cannot hold a query up."""
+        if self._host is not None:
+            if self._kernel is not None:
+                self._host._take_queued()
+            return
         try:
             remaining = 0 if self._kernel is None else self._kernel.queued()
             while remaining > 0 and self._kernel is not None:
@@ -338,8 +379,18 @@ class Watch:
                 remaining -= size
                 for event in events:
                     self._handle(event)
+                    for guest in tuple(self._guests):
+                        guest._overhear(event)
         except OSError as error:
             self._give_up(_why(error))
+
+    def _overhear(self, event: Event) -> None:
+        """As a guest: an event of one of its folders, or of the instance itself, which has lost some then.
+
+        A folder that was moved from one partition to another is known to both until its events are read.
+        """
+        if event.watch < 0 or (self._watched is not None and self._watched.at(event.watch) is not None):
+            self._handle(event)
 
     def _handle(self, event: Event) -> None:
         from storage.vault import _inotify as kernel
@@ -350,7 +401,7 @@ class Watch:
             # Only a kernel that reports can have more to report than fits; among what is lost may be our own file.
             self._heard = self._heard or bool(mask & kernel.OVERFLOW)
             return
-        if event.watch == self._vault_watch:
+        if event.watch == self._vault_watch and self._host is None:
             if mask & kernel.IGNORED:
                 self._watch_vault()
             elif event.name == MANIFEST_NAME.encode():
@@ -418,15 +469,17 @@ def open_watch(
     *,
     limits: ScanLimits = DEFAULT_LIMITS,
     events: bool = True,
+    host: Watch | None = None,
 ) -> Watch:
     """The freshness of one partition of the vault at ``vault``; falls back to scans, never to being wrong.
 
-    ``events=False`` scans only. The first :meth:`Watch.drain` asks for a scan.
+    ``events=False`` scans only. ``host`` is the private partition's watch on the same thread, through which a
+    conversation hears; without one it is scanned. The first :meth:`Watch.drain` asks for a scan.
 
     Raises:
         StoreUnavailable: the vault's folder, or its private folder, is gone.
     """
-    watch = Watch(Place(vault, partition), limits)
+    watch = Watch(Place(vault, partition), limits, host)
     try:
         if events:
             watch._start()

@@ -17,7 +17,7 @@ LATEST_MS: Final = 253_402_300_799_999
 def status(context: OperationContext, request: StatusRequest) -> JsonObject:
     """The calling agent's view of its partition. Never waits for the index or for Git."""
     pending, conflict = context.unsettled()
-    # Conversations are scanned on demand: what is live or not is the private partition's watch.
+    # Conversations are looked at on demand: what is live or not is the private partition's watch.
     live = context.session.store.partition(PRIVATE).live.live
     warnings = [*context.session.warnings(context.scan_entries), *_warnings(context)]
     return StatusResponse(

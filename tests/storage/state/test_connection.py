@@ -77,6 +77,16 @@ def test_a_statement_is_not_planned_again_for_another_value(db: Database) -> Non
     assert len(asked) == planned
 
 
+def test_as_many_statements_as_a_store_s_tools_use_are_prepared_once(db: Database) -> None:
+    statements = [f"SELECT x FROM t WHERE x = ? AND {number} = {number}" for number in range(400)]
+    for statement in statements:
+        db.query(statement, (1,))
+    before = db._connection.cache_stats()["misses"]
+    for statement in statements:
+        db.query(statement, (2,))
+    assert db._connection.cache_stats()["misses"] == before
+
+
 def test_full_is_the_durable_commit_and_normal_the_other(db: Database) -> None:
     for full, level in ((True, 2), (False, 1), (True, 2)):
         with db.transaction(full=full, point="test"):

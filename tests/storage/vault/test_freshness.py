@@ -18,7 +18,7 @@ from messages.vocabulary import PRIVATE, Partition
 from storage import files
 from storage.faults import installed
 from storage.files import Stamp
-from storage.vault import Changes, ScanLimits, freshness, open_watch
+from storage.vault import Changes, ScanLimits, Watch, freshness, open_watch
 from storage.vault.scan import DEFAULT_LIMITS
 from storage.vault.scan import FAULT_POINTS as SCAN_POINTS
 from tests.kit.moments import at_point
@@ -31,10 +31,16 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: in
 class Known:
     """A caller's idea of the partition, kept up to date as the module's docstring says."""
 
-    def __init__(self, vault: Path, partition: Partition = PRIVATE, limits: ScanLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        vault: Path,
+        partition: Partition = PRIVATE,
+        limits: ScanLimits = DEFAULT_LIMITS,
+        host: Watch | None = None,
+    ) -> None:
         self.vault = vault
         self.root = vault / partition.key
-        self.watch = open_watch(vault, partition, limits=limits)
+        self.watch = open_watch(vault, partition, limits=limits, host=host)
         self.files: dict[str, Stamp] = {}
         self.scans = 0
         self.refresh()
@@ -695,7 +701,7 @@ def test_a_file_system_that_others_change_unseen_is_scanned(vault: Path, monkeyp
     known.watch.close()
 
 
-def test_a_conversation_is_scanned_on_demand_even_before_it_has_a_folder(vault: Path) -> None:
+def test_a_conversation_alone_is_scanned_even_before_it_has_a_folder(vault: Path) -> None:
     known = Known(vault, SESSION)
     assert known.watch.state == "unavailable"
     assert known.files == {}
