@@ -314,6 +314,13 @@ class Configuration(_Section):
         """The agent's effective decision model; ``None`` where decisions are off."""
         return self._decision_model(agent) or None
 
+    @property
+    def decision_models(self) -> frozenset[str]:
+        """The effective decision models of all agents."""
+        own = {agent.decision_model for agent in self.agents.list_} or {None}
+        named = {self.agents.defaults.decision_model if model is None else model for model in own}
+        return frozenset(model for model in named if model)
+
     def recall_gate_lacks_model(self, agent: str) -> bool:
         """Whether the recall gate is on and nothing says which model the agent has; an empty one says none."""
         gate = self.recall_gate

@@ -305,7 +305,10 @@ class KnowledgeBridge:
         )
 
     def _policy(self) -> Policy:
-        """What the configuration says of access now; the same object while it says the same. Authority thread."""
+        """What the configuration says of access now; the same object while it says the same. Authority thread.
+
+        Asked first when the runtime starts and then again and again, it is also where a new configuration is noticed.
+        """
         if self._file is not None:
             self._file.poll()
         current = self.configuration
@@ -326,6 +329,7 @@ class KnowledgeBridge:
                 ),
             )
             self._policy_of = current, policy
+            self._decisions.prepare()
         return self._policy_of[1]
 
 

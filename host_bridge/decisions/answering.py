@@ -40,6 +40,11 @@ class Answerer(Protocol):
         """Its answers, not yet checked. Raises ``DecisionUnavailable``."""
         ...
 
+    async def prepare(self) -> None:
+        """Load, once, what the first answer would have to wait for. Sends nothing; what goes wrong is for that answer
+        to say. On the thread of the decisions' loop, which it may hold up as a first request would."""
+        ...
+
 
 class Places:
     """Room for so many requests at once; who waits, waits against its own deadline."""
@@ -124,6 +129,9 @@ class NotConfigured:
 
     def answer(self, request: DecisionRequest, deadline: Deadline, before_dispatch: Callable[[], None]) -> Decision:
         raise DecisionUnavailable("not-configured", self._problem)
+
+    async def prepare(self) -> None:
+        pass
 
 
 def texts_of(request: DecisionRequest, who: str) -> tuple[str, list[str]]:

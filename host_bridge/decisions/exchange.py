@@ -3,7 +3,8 @@
 The requests run on an event loop in a thread of their own, since only there can a deadline end every wait: the look-up
 of a name, the handshake, a header that drips in. A read timeout ends none of these while bytes keep coming. Redirects
 are not followed, so neither the key nor the text goes to another host, and an answer is read up to its bound and no
-further. The thread starts with the first request.
+further. The thread starts with the first request, or with what is made ready before it: the client's modules, the
+certificates and the way to the server cost half a second of the first turn otherwise.
 
 Source: knowledge-more-facts.md sections 10 and 11.
 """
@@ -16,6 +17,7 @@ import ssl
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlsplit
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 RESPONSE_MAX_BYTES: Final = 4 * 1024 * 1024
 _JOIN_SECONDS: Final = 5.0
+_PREPARE_SECONDS: Final = 5.0
 _KEPT_SECONDS: Final = 60.0
 """How long an idle connection is kept: people pause between their messages."""
 _T = TypeVar("_T")
@@ -63,11 +66,7 @@ class Loop:
             if self._closed:
                 work.close()
                 raise DecisionUnavailable("provider-error", "the decision providers are closed")
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="decisions", daemon=True)
-                self._thread.start()
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            future = asyncio.run_coroutine_threadsafe(work, self._started())
         try:
             return future.result(max(0.0, deadline.remaining()))
         except TimeoutError:
@@ -76,6 +75,14 @@ class Loop:
             raise DecisionUnavailable("provider-error", "the decision providers were closed meanwhile") from None
         finally:
             future.cancel()
+
+    def begin(self, work: Coroutine[None, None, None]) -> None:
+        """Start ``work``, and the loop where it does not run yet; nobody waits for it. Nothing once it is closed."""
+        with self._lock:
+            if self._closed:
+                work.close()
+            else:
+                asyncio.run_coroutine_threadsafe(work, self._started())
 
     def leave(self, work: Coroutine[None, None, None]) -> None:
         """Run ``work`` some time, where the loop runs at all; nobody waits for it."""
@@ -94,6 +101,14 @@ class Loop:
         if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(_JOIN_SECONDS)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        """The running loop. Call it with the lock held."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="decisions", daemon=True)
+            self._thread.start()
+        return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
@@ -119,8 +134,8 @@ class Exchange:
         self._loop = loop
         self._url = url
         self._connections = connections
-        self._client: httpx.AsyncClient | None = None
-        self._under_way = 0
+        self._pool: _Pool | None = None
+        self._certificates: ssl.SSLContext | None = None
         self._retired = False
 
     def post(self, body: bytes, key: str | None, deadline: Deadline, before_dispatch: Callable[[], None]) -> Reply:
@@ -137,11 +152,23 @@ class Exchange:
             return outcome
         raise outcome
 
+    async def prepare(self) -> None:
+        """Go the way of a first request up to the point where it would be sent: everything is loaded, and the server is
+        connected to once. No byte of a request is sent, and whatever goes wrong is left to the first request.
+
+        On the loop's thread. Nothing where a request has gone before."""
+
+        def stop() -> None:
+            raise _NothingToSend
+
+        if self._pool is None and not self._retired:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._post(b"", {}, stop), _PREPARE_SECONDS)
+
     def retire(self) -> None:
         """Close the connections as soon as no request uses them."""
-
         self._retired = True
-        self._loop.leave(self._close_unused())
+        self._loop.leave(self._let_go(self._pool))
 
     async def _post(
         self, body: bytes, headers: Mapping[str, str], before_dispatch: Callable[[], None]
@@ -156,14 +183,22 @@ class Exchange:
                 except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to the caller's thread
                     raise _Stopped(error) from None
 
-        self._under_way += 1
+        pool: _Pool | None = None
         try:
-            async with self._connected().stream(
+            pool = self._connected()
+            pool.under_way += 1
+            async with pool.client.stream(
                 "POST", self._url, content=body, headers=headers, extensions={"trace": on_event}
             ) as response:
                 if response.status_code != 200:
                     return Reply(response.status_code, b"")
                 return await _complete(response)
+        except asyncio.CancelledError:
+            # A request that is given up while its connection is being made leaves that connection in the pool, where
+            # httpcore counts it for ever (encode/httpcore issue 1093): the next request gets a pool of its own.
+            if self._pool is pool:
+                self._pool = None
+            raise
         except _Stopped as stopped:
             return stopped.error
         except httpx.HTTPError as error:
@@ -171,40 +206,58 @@ class Exchange:
         except Exception as error:  # noqa: BLE001 - whatever a proxy or a certificate of the environment leads to
             return DecisionUnavailable("provider-error", f"the request could not be sent: {type(error).__name__}")
         finally:
-            self._under_way -= 1
-            await self._close_unused()
+            if pool is not None:
+                pool.under_way -= 1
+                await self._let_go(pool)
 
-    def _connected(self) -> httpx.AsyncClient:
+    def _connected(self) -> _Pool:
         import httpx
 
-        if self._client is None:
-            self._client = httpx.AsyncClient(
+        if self._pool is None:
+            client = httpx.AsyncClient(
                 verify=self._trust(),
                 timeout=None,  # the deadline ends every wait
                 follow_redirects=False,
                 trust_env=not _is_loopback(self._url),  # a proxy has no business between us and this machine
                 limits=httpx.Limits(
-                    max_connections=self._connections,
+                    max_connections=None,  # how many requests there are at once is bounded before they get here
                     max_keepalive_connections=self._connections,
                     keepalive_expiry=_KEPT_SECONDS,
                 ),
             )
-            self._loop.at_the_end.add(self._client.aclose)
-        return self._client
+            self._pool = _Pool(client)
+            self._loop.at_the_end.add(client.aclose)
+        return self._pool
 
     def _trust(self) -> ssl.SSLContext:
         """Certificates are always checked; without TLS there is no reason to load who may sign them."""
         import httpx
 
-        tls = urlsplit(self._url).scheme == "https"
-        return httpx.create_ssl_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self._certificates is None:
+            tls = urlsplit(self._url).scheme == "https"
+            self._certificates = httpx.create_ssl_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return self._certificates
 
-    async def _close_unused(self) -> None:
-        client = self._client
-        if self._retired and self._under_way == 0 and client is not None:
-            self._client = None
-            self._loop.at_the_end.discard(client.aclose)
-            await client.aclose()
+    async def _let_go(self, pool: _Pool | None) -> None:
+        """Close the connections of a pool that no request uses and none will use."""
+        if pool is None or pool.under_way or not (self._retired or self._pool is not pool):
+            return
+        if self._pool is pool:
+            self._pool = None
+        self._loop.at_the_end.discard(pool.client.aclose)
+        await pool.client.aclose()
+
+
+@dataclass(slots=True)
+class _Pool:
+    """A client with its connections, and how many requests use it."""
+
+    client: httpx.AsyncClient
+    under_way: int = 0
+
+
+class _NothingToSend(Exception):
+    """The server is connected to, and there is no request."""
 
 
 class _Stopped(Exception):

@@ -18,6 +18,7 @@ import math
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
@@ -106,6 +107,10 @@ class LocalModel:
                 for key, probability in zip(request.questions, judged, strict=True)
             }
         )
+
+    async def prepare(self) -> None:
+        with suppress(DecisionUnavailable):
+            self._loaded()
 
     def _loaded(self) -> Vectors:
         with self._lock:

@@ -43,6 +43,21 @@ class DecisionProviders:
         answerer, places = self._find(configuration, selector)
         return Provider(selector, agent, answerer, places)
 
+    def prepare(self) -> None:
+        """Have ready what the recall gate's first turn would have to wait for: modules, certificates, the way to the
+        server, or the local model's files. Returns at once, and never raises; nothing is sent.
+
+        Nothing is loaded where the gate is off or no agent has a model, nor twice for the same provider.
+        """
+        configuration = self._configuration()
+        gate = configuration.recall_gate
+        if gate is None or gate.mode == "off":
+            return
+        for selector in configuration.decision_models:
+            answerer, _ = self._find(configuration, selector)
+            if not isinstance(answerer, NotConfigured):
+                self._loop.begin(_prepare(answerer))
+
     def problems(self) -> dict[str, str]:
         """What keeps an agent's decisions from being asked for, by agent; agents without a problem are left out."""
         configuration = self._configuration()
@@ -83,6 +98,11 @@ class DecisionProviders:
         if old is not None:
             old[0].close()
         return fresh
+
+
+async def _prepare(answerer: Answerer) -> None:
+    if answerer.problem() is None:
+        await answerer.prepare()
 
 
 def _nothing(problem: str) -> tuple[Answerer, Places]:

@@ -65,6 +65,10 @@ class RerankEndpoint:
         self._form = used
         return scores
 
+    async def prepare(self) -> None:
+        """As :meth:`Exchange.prepare`."""
+        await self._exchange.prepare()
+
     def close(self) -> None:
         """Close its connections once no request uses them."""
         self._exchange.retire()
@@ -108,6 +112,9 @@ class RerankModel:
                 for key, score in zip(request.questions, scores, strict=True)
             }
         )
+
+    async def prepare(self) -> None:
+        await self._endpoint.prepare()
 
 
 def read_scores(body: bytes, count: int) -> list[float]:

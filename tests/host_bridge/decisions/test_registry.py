@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -297,6 +299,9 @@ class Recording:
         self.given = deadline.remaining()
         return Decision({"q": BooleanAnswer(True, 2.0)})
 
+    async def prepare(self) -> None:
+        pass
+
 
 def test_every_deadline_is_capped_and_every_batch_is_checked_whoever_answers() -> None:
     answerer = Recording()
@@ -361,3 +366,125 @@ def test_the_registry_loads_no_http_library_until_it_is_asked() -> None:
     code = "import sys, host_bridge.decisions; print(sorted({'httpx', 'numpy', 'tokenizers'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_requests_that_are_given_up_while_others_wait_leave_every_place_usable(
+    registry: Registry, endpoint: Endpoint
+) -> None:
+    """A connection that was being made for a request that is given up is not counted for ever."""
+    registry.edit(agents("{id: main}") + rerank(endpoint.url, ", maxInFlight: 2"))
+    answering = threading.Event()
+
+    def hangs(handler: Handler) -> None:
+        answering.wait(20)
+
+    endpoint.behave = hangs
+    with ThreadPoolExecutor(16) as pool:
+        given_up = [pool.submit(reason, partial(registry.ask, 0.3 + 0.02 * number)) for number in range(16)]
+        assert {one.result(20) for one in given_up} <= {"deadline", "overloaded"}
+    endpoint.behave = lambda handler: results(handler, [0.9])
+    answering.set()
+    for _ in range(4):
+        assert registry.ask(5.0).answers["q"] == BooleanAnswer(True, 0.9)
+
+
+GATE = "recallGate: {mode: shadow}\n"
+
+
+def settled(registry: Registry) -> None:
+    """Everything that was begun on the loop has ended."""
+
+    async def others() -> None:
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+    registry.providers._loop.run(others(), Deadline.after(LONG))
+
+
+def test_what_the_first_turn_would_wait_for_is_made_ready_and_nothing_is_sent(
+    registry: Registry, endpoint: Endpoint
+) -> None:
+    registry.edit(agents("{id: main}") + rerank(endpoint.url) + GATE)
+    registry.providers.prepare()
+    settled(registry)
+    assert endpoint.ended.acquire(timeout=20)
+    assert (endpoint.connections, endpoint.seen) == (1, [])
+    registry.providers.prepare()
+    settled(registry)
+    assert endpoint.connections == 1, "once is enough for one configuration"
+    assert registry.ask().answers["q"] == BooleanAnswer(True, 0.9)
+    assert (endpoint.connections, len(endpoint.seen)) == (2, 1)
+
+
+def test_another_endpoint_is_made_ready_when_the_configuration_names_it(registry: Registry, endpoint: Endpoint) -> None:
+    with serving(lambda handler: results(handler, [0.9])) as other:
+        for url in (endpoint.url, other.url):
+            registry.edit(agents("{id: main}") + rerank(url) + GATE)
+            registry.providers.prepare()
+            settled(registry)
+        assert (endpoint.connections, other.connections) == (1, 1)
+        assert endpoint.seen == other.seen == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        agents("{id: main}") + "URL",
+        agents("{id: main}") + "URL" + "recallGate: {mode: 'off'}\n",
+        agents("{id: main, decisionModel: ''}") + "URL" + GATE,
+        agents("{id: main}", default="rerank/unlisted") + "URL" + GATE,
+        agents("{id: main}") + GATE,
+        "",
+    ],
+)
+def test_nothing_is_made_ready_where_no_turn_would_ask(registry: Registry, endpoint: Endpoint, text: str) -> None:
+    registry.edit(text.replace("URL", rerank(endpoint.url)))
+    registry.providers.prepare()
+    assert registry.providers._loop._thread is None
+    assert endpoint.connections == 0
+
+
+def test_a_server_that_is_not_there_is_left_to_the_first_request_to_report(registry: Registry) -> None:
+    with serving(lambda handler: None) as gone:
+        url = gone.url
+    registry.edit(agents("{id: main}") + rerank(url) + GATE)
+    registry.providers.prepare()
+    settled(registry)
+    assert reason(registry.ask) == "provider-error"
+
+
+def test_nothing_is_made_ready_once_it_is_closed(registry: Registry, endpoint: Endpoint) -> None:
+    registry.edit(agents("{id: main}") + rerank(endpoint.url) + GATE)
+    registry.providers.close()
+    registry.providers.prepare()
+    assert endpoint.connections == 0
+
+
+LOADED_BEFORE_THE_FIRST_REQUEST = """
+import asyncio, sys
+from host_bridge.config import parse_configuration
+from host_bridge.decisions import DecisionProviders
+from messages.envelope import Deadline
+from messages.provider.decision import BooleanQuestion, DecisionRequest
+
+configuration = parse_configuration(sys.argv[1])
+providers = DecisionProviders(lambda: configuration)
+
+async def others():
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+providers.prepare()
+providers._loop.run(others(), Deadline.after(60))
+before = set(sys.modules)
+request = DecisionRequest("a message", {"q": BooleanQuestion("a page", "yes", "no")}, "recall-gate", "1")
+providers.for_agent("main").evaluate(request, deadline=Deadline.after(60), before_dispatch=lambda: None)
+print("httpx" in before, sorted(set(sys.modules) - before))
+providers.close()
+"""
+
+
+def test_the_first_request_imports_nothing_that_could_be_made_ready(endpoint: Endpoint) -> None:
+    text = agents("{id: main}") + rerank(endpoint.url) + GATE
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADED_BEFORE_THE_FIRST_REQUEST, text], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "True []"

@@ -152,3 +152,25 @@ def test_health_says_whose_decision_model_is_not_ready(tmp_path: Path, endpoint:
         assert list(shown["problems"]) == ["main"]
         assert gate(knowledge)["outcome"] in ("none", "unavailable")
     assert endpoint.seen == []
+
+
+def test_the_reranker_is_connected_to_before_the_first_turn_and_sent_nothing(
+    tmp_path: Path, endpoint: Endpoint
+) -> None:
+    with bridge(tmp_path, endpoint.url):
+        assert endpoint.ended.acquire(timeout=20)
+        assert (endpoint.connections, endpoint.seen) == (1, [])
+
+
+def test_a_reranker_that_the_configuration_names_later_is_connected_to_then(tmp_path: Path, endpoint: Endpoint) -> None:
+    with KnowledgeBridge(tmp_path) as knowledge:
+        knowledge.call("knowledge_status", {}, OWNER)
+        assert endpoint.connections == 0
+        (knowledge.state_dir / "knowledge.yaml").write_text(
+            "agents: {list: [{id: main, decisionModel: rerank/one}]}\n"
+            f"models: {{providers: {{rerank: {{baseUrl: '{endpoint.url}', models: [{{id: one}}]}}}}}}\n"
+            "recallGate: {mode: shadow}\n",
+            "utf-8",
+        )
+        assert endpoint.ended.acquire(timeout=20)
+        assert (endpoint.connections, endpoint.seen) == (1, [])
