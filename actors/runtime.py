@@ -15,26 +15,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-import orjson
-
 from actors.access import AccessDesk
 from actors.authority import (
     Authority,
     AwaitView,
-    BindAgent,
     EndRun,
     Memberships,
-    Permit,
     PermitGate,
     Policy,
-    Unbound,
-    require_may_save,
 )
 from actors.backups import Backups
 from actors.calls import PendingCall, guarded
 from actors.directory import StoreDirectory, StoreHandle
 from actors.events import EventHub, PendingEvent, Subscription
-from actors.lanes import Errand, Lanes
+from actors.lanes import Lanes
 from actors.maintenance import Maintenance, Pace, Schedule
 from actors.operators import Operators, PendingOperation, Surroundings
 from actors.prompting import Prompting
@@ -57,9 +51,9 @@ from actors.supervision import (
 )
 from actors.system_memory import LANE as SYSTEM_MEMORY
 from actors.system_memory import SystemMemory, SystemMemorySettings
+from actors.tool_calls import ToolCalls, ValidatedCall
 from messages.access import AccessRequest, DoctorRequest, RebuildRegistryRequest
 from messages.audience import (
-    Audience,
     AudienceToken,
     require_well_formed,
 )
@@ -67,14 +61,12 @@ from messages.envelope import Call, Deadline
 from messages.errors import (
     KnowledgeError,
     Stopping,
-    StoreOpening,
     StoreUnavailable,
 )
 from messages.json_types import JsonObject
 from messages.operator import OperatorCall, SubscribeCall
 from messages.provider import PromptWording, ProviderCall, RecallGateRequest
 from messages.system_memory import StewardCall, SystemMemoryCall
-from messages.tools import ToolRequest, ToolSpec, parse_arguments, tool_spec
 from messages.vocabulary import HUB_PERCENTILE_DEFAULT
 from storage.layout import Layout, StoreLayout
 from storage.registry_audit import By
@@ -106,18 +98,6 @@ class RuntimeSettings:
 
     def inbox(self) -> InboxLimits:
         return InboxLimits(requests=self.mailbox, bytes=self.mailbox_bytes, per_audience=self.per_audience)
-
-
-@dataclass(frozen=True, slots=True)
-class _Validated:
-    call: Call
-    spec: ToolSpec
-    request: ToolRequest
-    size: int = field(default=0)
-
-    @property
-    def writes(self) -> bool:
-        return self.spec.action == "write"
 
 
 class Runtime:
@@ -183,6 +163,7 @@ class Runtime:
             reopen=self._reopen,
         )
         self._lanes = Lanes(self.gate, self._stores, self._store_settings)
+        self._tool_calls = ToolCalls(self.gate, self._authority, self._lanes)
         prompting = Prompting(self.gate, self._lanes, self._tree.environment.clock, prompt_wording)
         turns, gate = recall_gate_children(Places(), self._lanes, self.gate)
         self._tree.root.start_child(turns)
@@ -239,13 +220,9 @@ class Runtime:
         try:
             if self._closing.is_set():
                 raise Stopping("The runtime is stopping; the call did not run.")
-            spec = tool_spec(call.tool)
-            if not isinstance(call.audience, AudienceToken):  # what that stands for, the authority says
-                require_well_formed(call.audience)
-            request = parse_arguments(call.tool, call.arguments, flush_id=call.flush_id)
-            validated = _Validated(call, spec, request, len(orjson.dumps(call.arguments)))
+            validated = ValidatedCall.of(call)
             self._watch(pending, call.deadline)
-            self._when_ready(lambda: self._dispatch(validated, pending), pending, call.deadline)
+            self._when_ready(lambda: self._tool_calls.start(pending, validated), pending, call.deadline)
         except KnowledgeError as error:
             pending.fail(error)
         return pending
@@ -410,47 +387,6 @@ class Runtime:
         """Answered once the authority has published a view."""
         # It has only started, or is being restarted: its mailbox keeps the question meanwhile.
         return self._authority.ask(AwaitView(), deadline=deadline)
-
-    def _dispatch(self, validated: _Validated, pending: PendingCall) -> None:
-        call = validated.call
-        audience = self.gate.audience_of(call.audience)
-        permit = self.gate.resolve(audience, write=validated.writes)
-        if isinstance(permit, Unbound):
-            bound = self._authority.ask(BindAgent(permit.agent), deadline=call.deadline)
-            bound.add_done_callback(
-                lambda reply: guarded(pending, reply, lambda _: self._bound(validated, audience, pending))
-            )
-            return
-        self._ask(validated, permit, pending)
-
-    def _bound(self, validated: _Validated, audience: Audience | None, pending: PendingCall) -> None:
-        permit = self.gate.resolve(audience, write=validated.writes)
-        if isinstance(permit, Unbound):
-            # It was created, and a move took the agent elsewhere at once.
-            raise StoreOpening("The agent's store changed while the call waited; the call did not run. Try again.")
-        self._ask(validated, permit, pending)
-
-    def _ask(self, validated: _Validated, permit: Permit, pending: PendingCall) -> None:
-        if validated.writes:
-            require_may_save(permit)
-        self._lanes.open(permit).add_done_callback(
-            lambda reply: guarded(pending, reply, lambda handle: self._run(validated, permit, handle, pending))
-        )
-
-    def _run(self, validated: _Validated, permit: Permit, handle: StoreHandle, pending: PendingCall) -> None:
-        call = validated.call
-        if not pending.claim():
-            return
-        errand = Errand(
-            request=validated.request,
-            permit=permit,
-            deadline=call.deadline,
-            writes=validated.writes,
-            size=validated.size,
-            cancellation=call.cancellation,
-            correlation_id=call.correlation_id,
-        )
-        pending.take(permit, self._lanes.run(handle, errand))
 
     def _settle(self, stores: Collection[str]) -> Reply[bool]:
         return settle(stores, self.gate, self._open_store, self._stores.quarantined, self._tree.environment.clock)
