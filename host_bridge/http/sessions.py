@@ -66,6 +66,10 @@ class Session:
     opened: float
     used: float
 
+    def is_at(self, host: str) -> bool:
+        """Whether a request came by the name at which the session was opened: a cookie that got elsewhere does not."""
+        return host.lower() == self.host
+
     def proves(self, header: str | None, content_type: str | None, body: bytes) -> bool:
         """Whether a request that changes something carries the session's token, in its header or its form."""
         presented = header if header is not None else _form_field(content_type, body)
@@ -98,7 +102,7 @@ class Sessions:
         name = SECURE_COOKIE if self._secure else COOKIE
         for value in _cookies(_header(scope, b"cookie"), name):
             session = self._find(_digest(value))
-            if session is not None and session.host == host.lower():
+            if session is not None and session.is_at(host):
                 session.used = self._clock()
                 return session
         return None
