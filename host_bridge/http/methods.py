@@ -50,6 +50,7 @@ OPERATORS: Final = frozenset(
         "operator.mutation",
         "operator.activity",
         "operator.adopt",
+        "operator.health",
         "operator.runMaintenance",
         "operator.maintenance",
         "operator.backupStatus",
