@@ -25,6 +25,11 @@ AUDIENCES: Final = frozenset(
         "prompt.build",
         "recall.gate",
         "flush.plan",
+        "systemMemory.create",
+        "systemMemory.list",
+        "systemMemory.fetch",
+        "systemMemory.delete",
+        "systemMemory.recall",
     )
 )
 OPERATORS: Final = frozenset(
@@ -55,6 +60,7 @@ OPERATORS: Final = frozenset(
         "operator.maintenance",
         "operator.backupStatus",
         "operator.doctor",
+        "operator.health",
         "access.stores.list",
         "access.stores.share",
         "access.stores.join",

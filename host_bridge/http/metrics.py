@@ -22,6 +22,7 @@ _KINDS: Final = (
     "root",
     "authority",
     "maintenance",
+    "system memory",
     "recall turns",
     "recall gate",
     "store",
