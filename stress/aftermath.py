@@ -185,9 +185,9 @@ def searchable(files: Sequence[OnDisk]) -> dict[str, set[str]]:
     return found
 
 
-def repository_problem(vault: Path, environment: Mapping[str, str]) -> str | None:
+def repository_problem(vault: Path, environment: Mapping[str, str], seconds: float = REPOSITORY_SECONDS) -> str | None:
     """What ``git fsck`` and ``git status`` object to, None when both are content. They get a while to come to rest."""
-    until = time.monotonic() + REPOSITORY_SECONDS
+    until = time.monotonic() + seconds
     while (problem := _objection(vault, environment)) is not None and time.monotonic() < until:
         time.sleep(1.0)
     return problem

@@ -141,6 +141,13 @@ class StreamDoor:
     def opened(self) -> None:
         """Greet a new connection."""
 
+    def hang_up(self) -> None:
+        """End the connection under whoever waits for an answer on it. Any thread."""
+        with self._lock:
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
     def leave(self) -> None:
         with self._lock:
             if self._socket is not None:

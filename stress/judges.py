@@ -29,6 +29,9 @@ EVENTS_SHOWN: Final = 12
 THREADS_MORE: Final = 16
 DESCRIPTORS_MORE: Final = 120
 DESCRIPTORS_A_PARTITION: Final = 6
+RESIDENT_MORE: Final = 256 << 20
+RESIDENT_A_PARTITION: Final = 4 << 20
+"""Bytes: pages of the databases that stay open are kept, and what a busy allocator does not give back."""
 _HAND: Final = re.compile(rb"hand[0-9a-f]{16}")
 UNAVAILABLE: Final = frozenset(
     {"busy", "restarting", "store_unavailable", "internal", "deadline", "lost", "no_answer", "storage_error",
@@ -114,18 +117,42 @@ def none_late(evidence: Evidence) -> Verdict:
     return Verdict("no answer is later than its deadline", not late, f"{detail}{_named(late)}")
 
 
+@dataclass(frozen=True, slots=True)
+class Success:
+    """How many calls succeeded of those that had nothing against them: neither a fault of the caller's own, as a stale
+    fence, a missing right, a cancellation or a deadline of milliseconds, nor an injury of their store or its owner."""
+
+    succeeded: int
+    failed: int
+    own_faults: int
+    injured: int
+
+    @property
+    def calls(self) -> int:
+        return self.succeeded + self.failed
+
+    @property
+    def share(self) -> float:
+        return self.succeeded / self.calls if self.calls else 1.0
+
+
+def success(operations: Sequence[Operation], ledger: Ledger, outages: Sequence[tuple[float, float]]) -> Success:
+    """Of these calls. An injury excuses each call that was under way at it, and one more that fell over it."""
+    succeeded = sum(op.code == "ok" for op in operations)
+    unavailable = [op for op in operations if op.code in UNAVAILABLE and not _asked_for(op)]
+    injured = sum(_overlaps(op, outages, 1.0) or _suffers(op, ledger.ordeals) for op in unavailable)
+    struck = min(len(ledger.struck), sum(op.code in ("internal", "storage_error") for op in unavailable))
+    failed = max(0, len(unavailable) - injured - struck)
+    return Success(succeeded, failed, len(operations) - succeeded - len(unavailable), len(unavailable) - failed)
+
+
 def enough_succeed(evidence: Evidence) -> Verdict:
-    operations = evidence.ledger.operations
-    failed = [op for op in operations if op.code in UNAVAILABLE and not _asked_for(op)]
-    own = sum(_overlaps(op, evidence.outages, 1.0) or _suffers(op, evidence.ledger.ordeals) for op in failed)
-    struck = min(len(evidence.ledger.struck), sum(op.code in ("internal", "storage_error") for op in failed))
-    others = len(operations) - own - struck
-    bad = max(0, len(failed) - own - struck)
-    share = 1 - bad / others if others else 1.0
+    found = success(evidence.ledger.operations, evidence.ledger, evidence.outages)
     return Verdict(
         "at least 90 % of the calls without a fault of their own succeed",
-        share >= SUCCESS_SHARE,
-        f"{share:.2%} of {others}",
+        found.share >= SUCCESS_SHARE,
+        f"{found.share:.2%} of {found.calls}; beside them {found.own_faults} with a fault of their own and "
+        f"{found.injured} in an injury",
     )
 
 
@@ -379,14 +406,14 @@ def crashed_actors_come_back(evidence: Evidence) -> Verdict:
 
 
 def nothing_grows(evidence: Evidence) -> Verdict:
-    """Threads and descriptors after all have left are those before anybody came, and a few."""
-    name = "no thread or descriptor is left"
+    """Threads, descriptors and memory after all have left are those before anybody came, and a bounded rest."""
+    name = "no thread, descriptor or memory is left"
     before, after = evidence.rest
     if before is None or after is None:
         return Verdict(name, False, "the owner could not be looked at")
     detail = (
         f"threads {before.threads} to {after.threads}, descriptors {before.descriptors} to {after.descriptors}, "
-        f"{after.resident >> 20} MiB"
+        f"{before.resident >> 20} to {after.resident >> 20} MiB"
     )
     return Verdict(name, not grown(before, after, evidence.ledger), detail)
 
@@ -395,7 +422,11 @@ def grown(before: Usage, after: Usage, ledger: Ledger) -> bool:
     """Whether more is held than the partitions explain that were opened meanwhile, and stay open for a while."""
     partitions = len({op.caller.partition for op in ledger.operations})
     allowed = before.descriptors + DESCRIPTORS_MORE + DESCRIPTORS_A_PARTITION * partitions
-    return after.threads > before.threads + THREADS_MORE or after.descriptors > allowed
+    return (
+        after.threads > before.threads + THREADS_MORE
+        or after.descriptors > allowed
+        or after.resident > before.resident + RESIDENT_MORE + RESIDENT_A_PARTITION * partitions
+    )
 
 
 JUDGES: Final[Mapping[str, Judge]] = {
@@ -432,6 +463,8 @@ ANSWERS: Final[Sequence[Judge]] = (
     crashed_actors_come_back,
 )
 """Those who need nothing but what clients were answered and what became of the process."""
+AT_ONCE: Final = frozenset({*ANSWERS, nothing_after_a_revocation, one_effect_a_request})
+"""Those who may object while everybody works: what they object to then stays wrong, whatever comes."""
 
 
 # --- parts ------------------------------------------------------------------------------------------------

@@ -168,6 +168,19 @@ class Ledger:
         self.lives: list[Life] = []
         self.surplus = 0
 
+    def until(self, at: float) -> Ledger:
+        """What was over by then, as a ledger of its own."""
+        found = Ledger()
+        with self._lock:
+            found.operations = [operation for operation in self.operations if operation.ended <= at]
+            found.edits = [edit for edit in self.edits if edit.ended <= at]
+            found.access = list(self.access)
+            found.struck = [struck for struck in self.struck if struck.at <= at]
+            found.ordeals = list(self.ordeals)
+            found.lives = list(self.lives)
+            found.surplus = self.surplus
+        return found
+
     def number(self) -> int:
         return next(self._numbers)
 

@@ -59,15 +59,15 @@ def answered_again(ledger: Ledger, found: Sequence[Fall], stores: Mapping[str, s
     """Seconds from each crash of a lane to the first answer of its store that was asked for afterwards, as a client saw
     it. ``stores`` by vault id."""
     times = []
+    answered = defaultdict[str, list[tuple[float, float]]](list)
+    for op in ledger.operations:
+        if op.code == "ok":
+            answered[op.caller.store].append((op.began, op.ended))
     for fall in found:
         if fall.role != "lane" or fall.ended is None:
             continue
         store = stores.get(fall.actor.removesuffix(LANE).rsplit(" ", 1)[-1])
-        after = [
-            op.ended
-            for op in ledger.operations
-            if op.caller.store == store and op.code == "ok" and op.began >= fall.struck.at
-        ]
+        after = [ended for began, ended in answered.get(store or "", ()) if began >= fall.struck.at]
         if after:
             times.append(min(after) - fall.struck.at)
     return times

@@ -20,6 +20,17 @@ from typing import Any, Final
 Whatever = Any
 
 
+ENOUGH_OPERATIONS: Final = 1_500
+SECONDS: Final = 20.0
+AGENTS: Final = 9
+CONVERSATIONS: Final = 2
+STORES: Final = 3
+SPACING: Final = 3.0
+"""The run of a mutant, where the command does not say otherwise: few stores, so that its clients meet."""
+NONE: Final = "none"
+"""Such a run without a mutant, which must be clean."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """``what`` it does wrong; the ``judges``, by name, of whom one must object; how it is made."""
@@ -27,6 +38,10 @@ class Mutant:
     what: str
     judges: tuple[str, ...]
     make: Callable[[], None]
+    ordeals: tuple[str, ...] = ()
+    """Damages without which it does not show."""
+    operations: int | None = ENOUGH_OPERATIONS
+    """Calls after which those of its judges can tell who look when all is over; None: the whole time is needed."""
 
 
 def apply(name: str) -> None:
@@ -222,6 +237,19 @@ def _crash_ends_process() -> None:
     _put(GuardedActor, "_begin_ending", begin)
 
 
+def _memory_leaks() -> None:
+    from actors.runtime import Runtime
+
+    original = Runtime.submit
+    kept: list[bytes] = []
+
+    def submit(self: Runtime, call: Whatever) -> Whatever:
+        kept.append(b"x" * (1 << 20))
+        return original(self, call)
+
+    _put(Runtime, "submit", submit)
+
+
 def _threads_leak() -> None:
     from actors.runtime import Runtime
 
@@ -331,6 +359,8 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         "a watch that hears nothing counts as alive",
         ("records_are_linearizable", "catalogue_equals_files"),
         _deafness_not_noticed,
+        ordeals=("a deaf watcher",),
+        operations=None,
     ),
     "edit-not-seen": Mutant(
         "two of three changes of files are overlooked",
@@ -355,6 +385,7 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
         "the helpers of a lane that crashed go on", ("crashed_actors_come_back",), _helpers_outlive_lane
     ),
     "index-skips": Mutant("every fifth record is not indexed", ("index_equals_files",), _index_skips),
+    "memory-leaks": Mutant("every call leaves a mebibyte behind", ("nothing_grows",), _memory_leaks),
     "never-restarted": Mutant(
         "who crashes is started again in an hour", ("crashed_actors_come_back",), _never_restarted
     ),
@@ -366,3 +397,5 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     "wrong-bytes": Mutant("history gives back other bytes", ("revisions_hold_their_bytes",), _wrong_bytes),
 }
 """By name, in the order of their names."""
+ORDEALS: Final = tuple({ordeal for mutant in MUTANTS.values() for ordeal in mutant.ordeals})
+"""Without which one of them does not show."""

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stress.damages import Finding
+from stress.judges import Success
 from stress.soak import Result, Settings
 
 
@@ -26,6 +27,16 @@ class Times(TypedDict):
     p99Ms: float
 
 
+class Succeeded(TypedDict):
+    """``calls`` without a fault of their own and the ``share`` of them that succeeded, 0 to 1; ``ownFaults`` and
+    ``injured`` are the others."""
+
+    calls: int
+    share: float
+    ownFaults: int
+    injured: int
+
+
 class Report(TypedDict):
     """``kept``: every promise was. Times in milliseconds, as the clients saw them."""
 
@@ -34,6 +45,7 @@ class Report(TypedDict):
     seconds: float
     operations: int
     operationsPerSecond: float
+    success: Succeeded
     doors: dict[str, Times]
     answers: dict[str, int]
     tools: dict[str, int]
@@ -60,6 +72,7 @@ def of(result: Result) -> Report:
         "seconds": round(result.seconds, 1),
         "operations": len(operations),
         "operationsPerSecond": round(len(operations) / result.seconds, 1),
+        "success": _succeeded(result.success),
         "doors": {
             door: _times([operation.ended - operation.began for operation in operations if operation.door == door])
             for door in sorted({operation.door for operation in operations})
@@ -88,6 +101,7 @@ def of_unsettled(settings: Settings, problem: str) -> Report:
         "seconds": settings.seconds,
         "operations": 0,
         "operationsPerSecond": 0.0,
+        "success": _succeeded(None),
         "doors": {},
         "answers": {},
         "tools": {},
@@ -114,6 +128,11 @@ def show(found: Report) -> None:
         f"seed {found['seed']}: {found['operations']} operations in {found['seconds']} s "
         f"({found['operationsPerSecond']}/s), {found['outages']} outages"
     )
+    good = found["success"]
+    console.print(
+        f"  without a fault of their own: {good['calls']} calls, {good['share']:.2%} of them succeeded "
+        f"(enough_succeed); {good['ownFaults']} had a fault of their own, {good['injured']} met an injury"
+    )
     for door, times in found["doors"].items():
         console.print(f"  {door}: {times['calls']} calls, p50 {times['p50Ms']} ms, p99 {times['p99Ms']} ms")
     for name, counts in (
@@ -136,6 +155,16 @@ def show(found: Report) -> None:
     for verdict in found["verdicts"]:
         table.add_row(verdict["name"], "yes" if verdict["kept"] else "NO", verdict["detail"])
     console.print(table)
+
+
+def _succeeded(found: Success | None) -> Succeeded:
+    found = found or Success(0, 0, 0, 0)
+    return {
+        "calls": found.calls,
+        "share": round(found.share, 4),
+        "ownFaults": found.own_faults,
+        "injured": found.injured,
+    }
 
 
 def _times(seconds: Sequence[float]) -> Times:

@@ -20,8 +20,9 @@ from stress.aftermath import Inspector
 from stress.clients import Client
 from stress.damages import DAMAGES, Finding, NotHere, mount, patient_of, suffer, unmount
 from stress.doors import Door, McpDoor, ShellDoor, SocketDoor, StreamDoor
-from stress.judges import ANSWERS, JUDGES, Evidence, Judge, Verdict, grown
+from stress.judges import ANSWERS, AT_ONCE, JUDGES, Evidence, Judge, Success, Verdict, grown, success
 from stress.ledger import Caller, Ledger
+from stress.linearizability import FOREVER
 from stress.lives import answered_again, falls
 from stress.ordeals import ORDEALS
 from stress.outsiders import Configurer, Editor, GitUser, Granter, Outsider
@@ -35,6 +36,9 @@ QUIET_SHARE: Final = 0.25
 SETTLERS: Final = 8
 LOOK_SECONDS: Final = 2.0
 WAITS_SECONDS: Final = 0.1
+SETTLED_SECONDS: Final = 1.0
+"""What is judged while everybody works is so old at least: all that belongs to it is noted by then."""
+MUTANT_REPOSITORY_SECONDS: Final = 10.0
 REST_SECONDS: Final = 10.0
 DISK: Final = "1g"
 """The temporary file system of a run with damages."""
@@ -57,6 +61,8 @@ class Settings:
     """Damage files of the stores afterwards, look, and go on for a third of the time."""
     ordeals: tuple[str, ...] = tuple(ORDEALS)
     """Damages while clients work, from which the seed chooses."""
+    operations: int | None = None
+    """End the work after so many calls of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class Result:
     """By actor, how many fell over an injury."""
     again: Sequence[float] = ()
     """Seconds from each crash of a lane to its store's next answer, as clients saw it."""
+    success: Success | None = None
+    """Of the calls without a fault of their own."""
 
 
 class Soak:
@@ -138,9 +146,15 @@ class Soak:
                 others = [pool.submit(outsider.run, stop) for outsider in outsiders]
                 working = [pool.submit(client.run, stop, self._settings.calls) for client in clients]
                 try:
-                    self._await(working, began + self._settings.seconds)
+                    look = partial(self._objected, [judge for judge in judges if judge in AT_ONCE], surgeon, idle)
+                    verdicts += self._await(working, began + self._settings.seconds, look)
                     stop.set()
                     seconds = time.monotonic() - began
+                    if verdicts:
+                        # The mutant is caught: whoever waits for an answer that never comes need not.
+                        for door in self._doors:
+                            if isinstance(door, StreamDoor):
+                                door.hang_up()
                     for future in (*working, *others, surgery):
                         future.result()
                     self._until = time.monotonic()
@@ -151,7 +165,7 @@ class Soak:
                         self._work_on(pool, clients)
                     self._say("settling")
                     try:
-                        evidence = self._rest(clients, idle, surgeon)
+                        evidence = self._alone(surgeon, idle) if verdicts else self._rest(clients, idle, surgeon)
                     except aftermath.Unsettled as problem:
                         # What clients were answered can be judged all the same.
                         verdicts.append(Verdict("the store answers when all is over", False, str(problem), "settled"))
@@ -162,7 +176,7 @@ class Soak:
                     over.set()
                 heartbeat.result()
                 machine.result()
-            for judge in judges:
+            for judge in () if self._caught(verdicts) else judges:
                 self._say(judge.__name__.replace("_", " "))
                 verdicts.append(replace(judge(evidence), judge=judge.__name__))
             found = falls(self._ledger, surgeon.outages, self._until)
@@ -183,6 +197,7 @@ class Soak:
                 surgeon.skipped,
                 Counter(fall.role for fall in found if fall.ended is not None),
                 answered_again(self._ledger, found, stores),
+                success(self._ledger.operations, self._ledger, surgeon.outages),
             )
         finally:
             stop.set()
@@ -193,12 +208,38 @@ class Soak:
             if self._mounted:
                 unmount(self._disk)
 
-    def _await(self, working: Sequence[Future[None]], until: float) -> None:
-        while time.monotonic() < until and not all(one.done() for one in working):
+    def _await(
+        self, working: Sequence[Future[None]], until: float, look: Callable[[], list[Verdict]] = list
+    ) -> list[Verdict]:
+        """Until the time is over, enough is done, or the judges have objected; what they say then."""
+        began, looked = time.monotonic(), 0.0
+        enough = self._settings.operations or FOREVER
+        while (now := time.monotonic()) < until and not all(one.done() for one in working):
+            done = len(self._ledger.operations)
+            if done >= enough:
+                break
             time.sleep(0.25)
-            if not self._usages or time.monotonic() - self._usages[-1].at > LOOK_SECONDS:
+            if now - looked > LOOK_SECONDS:
+                looked = now
                 self._look()
-            self._say(f"{len(self._ledger.operations)} calls, {len(self._ledger.struck)} injuries")
+                if objected := look():
+                    return objected
+            held = f", {self._usages[-1].resident >> 20} MiB" if self._usages else ""
+            rate = done / (now - began) if now > began else 0.0
+            self._say(f"{done} calls ({rate:.0f}/s), {len(self._ledger.struck)} injuries{held}")
+        return []
+
+    def _objected(self, judges: Sequence[Judge], surgeon: Surgeon, idle: Usage | None) -> list[Verdict]:
+        """What a mutant's judges object to already; nothing in a run without a mutant, which is judged as a whole."""
+        if self._settings.mutant is None:
+            return []
+        at = min(time.monotonic(), surgeon.out_since or FOREVER) - SETTLED_SECONDS
+        evidence = replace(self._alone(surgeon, idle), ledger=self._ledger.until(at), until=at)
+        verdicts = [replace(judge(evidence), judge=judge.__name__) for judge in judges]
+        return [verdict for verdict in verdicts if not verdict.kept]
+
+    def _caught(self, verdicts: Sequence[Verdict]) -> bool:
+        return self._settings.mutant is not None and any(verdict.judge != "settled" for verdict in verdicts)
 
     # --- who takes part ---------------------------------------------------------------------------------
 
@@ -439,7 +480,10 @@ class Soak:
 
     def _repositories(self, vaults: Mapping[str, Path]) -> dict[str, str | None]:
         with ThreadPoolExecutor(len(vaults)) as pool:
-            problems = pool.map(lambda vault: aftermath.repository_problem(vault, self._environment), vaults.values())
+            seconds = MUTANT_REPOSITORY_SECONDS if self._settings.mutant else aftermath.REPOSITORY_SECONDS
+            problems = pool.map(
+                lambda vault: aftermath.repository_problem(vault, self._environment, seconds), vaults.values()
+            )
             return dict(zip(vaults, problems, strict=True))
 
     def _at_rest(self, idle: Usage | None) -> Usage | None:

@@ -59,6 +59,8 @@ class Surgeon:
         self._doors = doors
         self._outsiders = outsiders
         self._chance = random.Random(f"patients/{seed}")
+        self.out_since: float | None = None
+        """Since when the owner is killed, suspended or damaged, which is noted when it is over. Any thread may look."""
 
     def run(self, stop: threading.Event, quiet: float) -> None:
         """Until told to stop; nothing is injured any more from the moment ``quiet`` on."""
@@ -71,16 +73,20 @@ class Surgeon:
             self._collect()
             if self._owner.pid and self._owner.usage() is None:
                 self.ended.append(f"ended after {len(self._ledger.struck)} injuries")
+                self.out_since = time.monotonic()
                 self._restart("ended")
+                self.out_since = None
             if not self._spacing or time.monotonic() < due:
                 continue
             if time.monotonic() >= quiet:
                 self._owner.order({"do": "disarm"})
-                self._endure(DEAF)
+                if DEAF in self._names:
+                    self._endure(DEAF)
                 quiet = due = float("inf")
                 continue
             self._owner.order({"do": "disarm"})
             turn = next(turns)
+            self.out_since = time.monotonic()
             if turn % KILL_EVERY == 0:
                 self._restart("SIGKILL")
             elif turn % KILL_EVERY == 1 and turn > 1:
@@ -89,10 +95,11 @@ class Surgeon:
                     time.sleep(chance.uniform(0.3, 1.5))
                 self.outages.append((began, time.monotonic()))
                 self._ledger.add(Struck("SIGSTOP", "owner", began))
-            elif turn % KILL_EVERY == ORDEAL_AT:
+            elif turn % KILL_EVERY == ORDEAL_AT and self._names:
                 self._endure(next(damages))
             else:
                 self._owner.arm(next(injuries))
+            self.out_since = None
             due = time.monotonic() + self._spacing * chance.uniform(0.7, 1.3)
         self._owner.order({"do": "disarm"})
         self._collect()

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import io
 import itertools
 import json
 import random
+import socket
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, get_type_hints
 
 import pytest
+from rich.console import Console
 
 from messages.json_types import JsonObject
 from messages.provider import parse_provider_call
 from messages.tools import parse_arguments
 from messages.tools.catalogue import CATALOGUE
 from stress import __main__ as command
-from stress import report
+from stress import mutants, report
+from stress.doors import SocketDoor
 from stress.injuries import ERRNOS, HELPERS, MESSENGERS, Injury, plan
-from stress.judges import JUDGES, Verdict
+from stress.judges import JUDGES, Success, Verdict
 from stress.ledger import Caller, Edit, Ledger, Operation, Ordeal, Struck
 from stress.mutants import MUTANTS, caught
 from stress.scripts import Script, Seen, Shelf, is_method
-from stress.soak import Result, Settings
+from stress.soak import Result, Settings, Soak
 from stress.subject import InjectedDefect, Injector
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -299,6 +305,91 @@ def test_a_mutant_counts_as_caught_by_its_own_judges_only(
     assert f"mutant answer-lost: {said}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_has_a_short_run_and_only_its_own_judges(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = run(monkeypatch, Verdict("a promise", True, "kept"))
+    command.main(["--seed", "1", "--mutant", name])
+    (settings,) = ran
+    assert settings.mutant == name
+    assert settings.seconds == mutants.SECONDS < 60
+    assert settings.ordeals == MUTANTS[name].ordeals
+    assert {judge.__name__ for judge in command._judges(settings)} == set(MUTANTS[name].judges)
+
+
+def test_the_run_of_a_mutant_without_one_meets_what_any_does_before_all_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = run(monkeypatch, Verdict("a promise", True, "kept"))
+    assert command.main(["--seed", "1", "--mutant", "none"]) == 0
+    command.main(["--seed", "1", "--mutant", "deafness-not-noticed"])
+    unbroken, broken = ran
+    assert dataclasses.replace(broken, mutant=None) == unbroken
+    assert command._judges(unbroken) == list(JUDGES.values())
+
+
+def test_what_is_said_of_a_mutant_s_run_counts_more_than_its_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = run(monkeypatch, Verdict("a promise", True, "kept"))
+    command.main("--seed 1 --mutant index-skips --seconds 90 --agents 2 --stores 5 --spacing 0".split())
+    (settings,) = ran
+    assert (settings.seconds, settings.agents, settings.stores, settings.spacing) == (90.0, 2, 2, 0.0)
+    assert settings.operations is None
+
+
+def working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> tuple[Soak, list[float]]:
+    """A run that has not begun, and how long it has slept."""
+    slept: list[float] = []
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # a run sets its own
+    soak = Soak(tmp_path / "run", dataclasses.replace(SETTINGS, **settings), lambda _: None)  # type: ignore[arg-type]
+    monkeypatch.setattr(time, "sleep", slept.append)
+    return soak, slept
+
+
+def test_the_work_ends_after_so_many_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    soak, slept = working(tmp_path, monkeypatch, operations=3)
+    caller = Caller("ana", "store0")
+
+    def one_more(seconds: float) -> None:
+        slept.append(seconds)
+        done = len(soak._ledger.operations)
+        soak._ledger.add(Operation(done, "ana", "socket", caller, "x", {}, 0.0, 0.5, None, "ok", "never"))
+
+    monkeypatch.setattr(time, "sleep", one_more)
+    assert soak._await([Future()], float("inf")) == []
+    assert len(slept) == 3
+
+
+def test_the_work_ends_as_soon_as_the_judges_of_a_mutant_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soak, slept = working(tmp_path, monkeypatch)
+    objected = [Verdict("a promise", False, "broken", "none_late")]
+    assert soak._await([Future()], float("inf"), lambda: objected) == objected
+    assert len(slept) == 1
+
+
+def test_whoever_waits_at_a_door_that_is_hung_up_learns_it(tmp_path: Path) -> None:
+    ours, theirs = socket.socketpair()
+    door = SocketDoor(tmp_path)
+    door._connect = lambda: ours
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(door.ask("ping", {}).code))
+    thread.start()
+    assert theirs.recv(100)  # it waits for the answer now
+    door.hang_up()
+    thread.join(10)
+    theirs.close()
+    assert found == ["lost"]
+
+
+def test_progress_without_a_terminal_is_a_line_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = io.StringIO()
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    say = command._Lines(Console(file=said))
+    for second in range(91):
+        now[0] = 100.0 + second
+        say(f"{second} calls")
+    assert said.getvalue().splitlines() == ["30 s: 30 calls", "60 s: 60 calls", "90 s: 90 calls"]
+
+
 def test_a_report_is_plain_json_with_every_part_named() -> None:
     ledger = Ledger()
     caller = Caller("ana", "store0")
@@ -307,13 +398,15 @@ def test_a_report_is_plain_json_with_every_part_named() -> None:
     ledger.add(Edit("add", "store0", "notes/a.md", None, None, None, 0.0, 1.0))
     ledger.add(Struck("ENOSPC", "lane", 0.5))
     ledger.add(Ordeal("an empty mount", "store0", 0.5, 1.0))
-    made = report.of(Result(SETTINGS, ledger, 2.0, [Verdict("a promise", True, "kept", "none_late")], 1, []))
+    verdicts = [Verdict("a promise", True, "kept", "none_late")]
+    made = report.of(Result(SETTINGS, ledger, 2.0, verdicts, 1, [], success=Success(2, 1, 0, 0)))
     assert json.loads(json.dumps(made)) == {
         "seed": 3,
         "kept": True,
         "seconds": 2.0,
         "operations": 3,
         "operationsPerSecond": 1.5,
+        "success": {"calls": 3, "share": 0.6667, "ownFaults": 0, "injured": 0},
         "doors": {"socket": {"calls": 3, "p50Ms": 500.0, "p99Ms": 500.0}},
         "answers": {"ok": 2, "busy": 1},
         "tools": {"knowledge_status": 3},

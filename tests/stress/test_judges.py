@@ -311,6 +311,7 @@ ACCEPTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
         lambda: evidence(),
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 30, 160, 0))),
         lambda: replace(evidence(call(), call(caller=TALK)), rest=(Usage(0, 20, 60, 0), Usage(9, 30, 192, 0))),
+        lambda: replace(evidence(call()), rest=(Usage(0, 20, 60, 80 << 20), Usage(9, 20, 60, 340 << 20))),
     ],
 }
 
@@ -454,6 +455,7 @@ OBJECTED: Mapping[Judge, Sequence[Callable[[], Evidence]]] = {
     judges.nothing_grows: [
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 37, 60, 0))),
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), Usage(9, 20, 181, 0))),
+        lambda: replace(evidence(call()), rest=(Usage(0, 20, 60, 80 << 20), Usage(9, 20, 60, 341 << 20))),
         lambda: replace(evidence(), rest=(Usage(0, 20, 60, 0), None)),
     ],
 }
@@ -478,6 +480,49 @@ def test_a_judge_accepts_what_keeps_its_promise(judge: Judge, made: Callable[[],
 )
 def test_a_judge_objects_to_what_breaks_its_promise(judge: Judge, made: Callable[[], Evidence]) -> None:
     assert not judge(made()).kept
+
+
+@pytest.mark.parametrize(
+    ("judge", "made"),
+    [
+        pytest.param(judge, made, id=judge.__name__)
+        for judge, cases in ACCEPTED.items()
+        if judge in judges.AT_ONCE
+        for made in cases
+    ],
+)
+def test_who_may_object_while_everybody_works_needs_no_word_of_the_store(
+    judge: Judge, made: Callable[[], Evidence]
+) -> None:
+    verdict = judge(replace(made(), owners={}, histories={}, files={}, repositories={}))
+    assert verdict.kept, verdict.detail
+
+
+def test_a_call_counts_as_a_success_a_failure_its_caller_s_fault_or_an_injury_s() -> None:
+    ledger = evidence(
+        *(call() for _ in range(6)),
+        call(code="busy"),
+        call(code="restarting"),
+        call(5, code="restarting"),
+        call(50, code="store_unavailable"),
+        call(70, code="internal"),
+        Struck("lane crashes", "lane", 70.0),
+        Ordeal("a mount", "store0", 50, 51),
+        call(code="stale_fence"),
+        call(code="deadline", deadline=0.05),
+        call(code="cancelled"),
+    ).ledger
+    found = judges.success(ledger.operations, ledger, [(5, 6)])
+    assert found == judges.Success(succeeded=6, failed=2, own_faults=3, injured=3)
+    assert (found.calls, found.share) == (8, 0.75)
+
+
+def test_what_was_over_by_then_holds_no_call_that_was_still_under_way() -> None:
+    early, late = call(0, 1), call(0, 9)
+    ledger = evidence(early, late, edit(8, None), Struck("lane crashes", "lane", 8.0)).ledger
+    then = ledger.until(5)
+    assert (then.operations, then.edits, then.struck) == ([early], [], [])
+    assert ledger.until(9).operations == [early, late]
 
 
 def test_a_judge_says_what_it_objects_to() -> None:
