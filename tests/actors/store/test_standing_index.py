@@ -190,6 +190,22 @@ def test_a_claim_about_a_merged_page_counts_for_the_page_it_was_merged_into(desk
     assert not any("Old Pilot" in line for line in found)
 
 
+def test_a_claim_that_names_a_page_twice_is_filed_under_it_and_counts_once(desk: Desk) -> None:
+    put(desk, "a.md", page_file("a", "Garden Pilot"))
+    owned = claim_file("c", "It ships.", claim_kind="commitment", entities=["a"], owner="a", recorded_at=days_ago(1))
+    put(desk, "c.md", owned)
+    found = lines(index(desk))
+    assert "- project: Garden Pilot (1 new claim)" in found
+    assert [line for line in found if "It ships." in line] == ["  - commitment: It ships."]
+
+
+def test_an_id_that_two_files_bear_is_no_page_that_a_claim_is_filed_under(desk: Desk) -> None:
+    for name in ("one", "two"):
+        put(desk, f"{name}.md", page_file("twin", "Twin"))
+    put(desk, "c.md", claim_file("c", "Whose is it?", entities=["twin"], recorded_at=days_ago(1)))
+    assert "- fact: Whose is it?" in lines(index(desk))
+
+
 def test_a_claim_whose_pages_are_gone_is_filed_under_none(desk: Desk) -> None:
     put(desk, "c.md", claim_file("c", "Nobody's.", entities=["missing"], recorded_at=days_ago(1)))
     assert "- fact: Nobody's." in lines(index(desk))
@@ -348,6 +364,7 @@ def test_a_new_sessions_index_reads_as_many_labels_in_as_many_statements_with_th
             notes += [
                 (f"o{name}.md", aliased),
                 (f"r{name}.md", page_file(f"new-{name}", f"New page {name}", recorded_at=days_ago(1))),
+                (f"c{name}.md", claim_file(f"claim-{name}", "It is open.", entities=[f"new-{name}"])),
             ]
         write_notes(desk.folder(), notes)
 
@@ -362,7 +379,8 @@ def test_a_new_sessions_index_reads_as_many_labels_in_as_many_statements_with_th
             nonlocal labels
             found = query(self, sql, parameters)
             statements[sql] += 1
-            labels += 0 if "r.recorded_at <= ?" in sql else len(found)
+            of_late = "r.recorded_at <= ? AND" in sql or "CASE WHEN p.connected IS NULL" in sql
+            labels += 0 if of_late else len(found)
             return found
 
         with monkeypatch.context() as patch:
