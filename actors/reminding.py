@@ -9,17 +9,61 @@ Source: system-memory-contract.md sections 3 and 5; decisions.md sections 6 and 
 from __future__ import annotations
 
 import logging
-from functools import partial
+from collections.abc import Callable
 
 from actors.authority import PermitGate
 from actors.calls import PendingCall, guarded
 from actors.supervision import ActorHandle, Reply
 from actors.system_memory import NOTHING_RECALLED, OfAccount, OfSteward
-from messages.errors import InternalError, Unavailable
+from messages.errors import Cancelled, InternalError, KnowledgeError, Unavailable
 from messages.json_types import JsonObject
 from messages.system_memory import RecallMemoriesRequest, StewardCall, SystemMemoryCall
 
 logger = logging.getLogger(__name__)
+
+
+class PendingRecall(PendingCall):
+    """What a turn is reminded of. Where that cannot be had now, whatever the reason, the turn goes on without it;
+    a caller without a right to it is refused like any other."""
+
+    __slots__ = ()
+
+    def fail(self, error: KnowledgeError) -> None:
+        """Answer with an empty recall where nobody is at fault but the runtime."""
+        if _hinders_no_turn(error):
+            logger.warning("a turn goes on without its memories", extra={"code": error.code})
+            self.answer(dict(NOTHING_RECALLED), lambda: None)  # it tells nothing that needs a right
+        else:
+            super().fail(error)
+
+    def deliver(self, hand_over: Callable[[JsonObject], None]) -> None:
+        """The same, where access cannot be decided just when the answer is handed over."""
+        handed: list[JsonObject] = []
+
+        def once(result: JsonObject) -> None:
+            handed.append(result)
+            hand_over(result)
+
+        try:
+            super().deliver(once)
+        except KnowledgeError as error:
+            if handed or not _hinders_no_turn(error):
+                raise
+            hand_over(dict(NOTHING_RECALLED))
+
+
+def pending_of(gate: PermitGate, call: SystemMemoryCall) -> PendingCall:
+    """The pending answer of a call of an account."""
+    return (PendingRecall if isinstance(call.request, RecallMemoriesRequest) else PendingCall)(gate, call)
+
+
+def _hinders_no_turn(error: KnowledgeError) -> bool:
+    return isinstance(error, Unavailable | InternalError) and not isinstance(error, Cancelled)
+
+
+def _size(request: object) -> int:
+    """About the bytes of a request, whatever a program put into it."""
+    return len(repr(request))
 
 
 class Reminding:
@@ -32,43 +76,36 @@ class Reminding:
 
     def start(self, pending: PendingCall, call: SystemMemoryCall) -> None:
         """Begin a call of an account; what is raised is its answer. The authority has a view by now."""
-        audience = self._gate.audience_of(call.audience)
-        account = self._gate.account_of(audience, write=call.writes)
-        message = OfAccount(account, call.request, partial(self._gate.account_of, audience, write=call.writes))
-        may_answer = partial(self._gate.account_of, audience, write=False)
+        permit = self._gate.resolve_account(self._gate.audience_of(call.audience), write=call.writes)
+        size = _size(call.request)
 
         def ask(lane: ActorHandle) -> None:
             if not pending.claim():
                 return
-            lane.ask(
-                message,
+            asked = lane.ask(
+                OfAccount(permit, call.request),
                 deadline=call.deadline,
-                fairness_key=f"account:{account}",
+                fairness_key=f"account:{permit.agent}",
+                size=size,
                 cancellation=call.cancellation,
                 correlation_id=call.correlation_id,
-            ).add_done_callback(answered)
-
-        def answered(reply: Reply[JsonObject]) -> None:
-            error = reply.error()
-            if isinstance(error, Unavailable | InternalError) and isinstance(call.request, RecallMemoriesRequest):
-                logger.warning("a turn goes on without its memories", extra={"code": error.code})
-                pending.answer(dict(NOTHING_RECALLED), may_answer)
-                return
-            guarded(pending, reply, lambda result: pending.answer(result, may_answer))
+            )
+            pending.take(permit, asked)
 
         self._lane.add_done_callback(lambda reply: guarded(pending, reply, ask))
 
     def attend(self, pending: PendingCall, call: StewardCall) -> None:
         """Begin a request from the owner's own machine."""
-        message = OfSteward(call.request, call.door)
+        size = _size(call.request)
 
         def ask(lane: ActorHandle) -> None:
             if not pending.claim():
                 return
             lane.ask(
-                message,
+                OfSteward(call.request, call.door),
                 deadline=call.deadline,
                 fairness_key="steward",
+                size=size,
                 cancellation=call.cancellation,
                 correlation_id=call.correlation_id,
             ).add_done_callback(lambda reply: guarded(pending, reply, answered))

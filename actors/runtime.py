@@ -35,7 +35,7 @@ from actors.prompting import Prompting
 from actors.providing import Providing
 from actors.recall_gate import Decisions, GateSettings, Places, RecallDesk
 from actors.recall_gate import children as recall_gate_children
-from actors.reminding import Reminding
+from actors.reminding import Reminding, pending_of
 from actors.settling import settle
 from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.supervision import (
@@ -189,7 +189,13 @@ class Runtime:
         )
         remembers = ChildSpec(
             SYSTEM_MEMORY,
-            partial(SystemMemory, path=layout.system_memory, settings=system_memory, now_us=lambda: now_ms() * 1_000),
+            partial(
+                SystemMemory,
+                path=layout.system_memory,
+                gate=self.gate,
+                settings=system_memory,
+                now_us=lambda: now_ms() * 1_000,
+            ),
             settings=ActorSettings(label="System memory", inbox=self._settings.inbox()),
         )
         self._reminding = Reminding(self.gate, self._tree.root.start_child(remembers))
@@ -248,7 +254,7 @@ class Runtime:
 
     def remind(self, call: SystemMemoryCall) -> PendingCall:
         """The same for a call of an account to system memory."""
-        pending = PendingCall(self.gate, call)
+        pending = pending_of(self.gate, call)
         try:
             if self._closing.is_set():
                 raise Stopping("The runtime is stopping; the call did not run.")

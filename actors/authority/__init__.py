@@ -17,13 +17,14 @@ from actors.authority.gate import PermitGate
 from actors.authority.granting import AnnounceSessions, ChangeGrant, ListGrants
 from actors.authority.http_keys import ListHttpKeys, MakeHttpKey, RevokeHttpKey
 from actors.authority.inventory import ListStores
-from actors.authority.permit import Permit
+from actors.authority.permit import SYSTEM_MEMORY, Permit
 from actors.authority.policy import Memberships, Policy, SharedStore
 from actors.authority.relocations import PlanMove, SwitchStore
 from actors.authority.tokens import ListTokens, MintToken, RevokeToken, TokenReader
 from actors.authority.view import AuthorityView, Membership, Unbound, require_may_save, resolve
 
 __all__ = [
+    "SYSTEM_MEMORY",
     "AnnounceSessions",
     "Authority",
     "AuthorityView",

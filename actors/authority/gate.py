@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
-from actors.authority.permit import Inspection, Permit, Upkeep
+from actors.authority.permit import Accountholder, Inspection, Permit, Upkeep
 from actors.authority.view import (
     AuthorityView,
     Unbound,
@@ -200,8 +200,8 @@ class PermitGate:
             self._seen[origin.agent, origin.session_key] = round(now.timestamp() * 1000)
         return found
 
-    def account_of(self, audience: Audience | None, *, write: bool) -> str:
-        """The audience's account in system memory now. Raises the refusals of
+    def resolve_account(self, audience: Audience | None, *, write: bool) -> Permit:
+        """The same for the audience's account in system memory. Raises the refusals of
         :func:`actors.authority.view.resolve_account`, and ``Restarting`` while no authority vouches for a view."""
         return resolve_account(self._current(), require_audience(audience), write=write, now=self._now())
 
@@ -260,6 +260,8 @@ class PermitGate:
                 again: Permit | Unbound = resolve_upkeep(view, holder, write=write)
             case Inspection(operator, agent, scope):
                 again = resolve_operator(view, operator, agent, scope=scope, write=write, now=self._now())
+            case Accountholder(audience):
+                again = resolve_account(view, audience, write=write, now=self._now())
             case _:
                 again = resolve(view, holder, write=write, now=self._now())
         if isinstance(again, Unbound) or not again.covers(permit, write=write):

@@ -33,14 +33,25 @@ class Inspection:
 
 
 @dataclass(frozen=True, slots=True)
+class Accountholder:
+    """An audience as an account of system memory."""
+
+    audience: Audience
+
+
+SYSTEM_MEMORY: Final = "system memory"
+"""What the permits of accounts lead to, in the place of a store."""
+
+
+@dataclass(frozen=True, slots=True)
 class Permit:
-    """The right of one audience to one partition of one store.
+    """The right of one audience to one partition of one store; ``agent`` is who saves there, an agent or an account.
 
     Valid while the authority's view has the same epoch; on another epoch it is resolved again and must
     come out equal (decisions.md section 6, Permits).
     """
 
-    audience: Audience | Upkeep | Inspection
+    audience: Audience | Upkeep | Inspection | Accountholder
     agent: str
     vault_id: str
     partition: Partition
@@ -65,14 +76,17 @@ def reaches_through(permit: Permit, agents: Collection[str]) -> bool:
             return True  # of a store that may have lost its last agent
         case Inspection(agent=agent):
             return agent in agents
-        case audience:
+        case Accountholder(audience) | audience:
             return any(link.agent in agents for link in delegation_chain(audience))
 
 
 def belongs_to(permit: Permit, run_id: str) -> bool:
     """Whether the holder of a permit is stale with the end of this run."""
-    audience = permit.audience
-    return not isinstance(audience, Upkeep | Inspection) and run_id in run_ids(audience)
+    match permit.audience:
+        case Upkeep() | Inspection():
+            return False
+        case Accountholder(audience) | audience:
+            return run_id in run_ids(audience)
 
 
 def leads_to(permit: Permit, vault_id: str, partition: Partition) -> bool:

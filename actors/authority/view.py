@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 
-from actors.authority.permit import MAINTENANCE, Inspection, Permit, Upkeep
+from actors.authority.permit import MAINTENANCE, SYSTEM_MEMORY, Accountholder, Inspection, Permit, Upkeep
 from actors.authority.tokens import TokenReader, require_shape
 from messages.audience import (
     Audience,
@@ -132,8 +132,8 @@ def resolve(view: AuthorityView, audience: Audience, *, write: bool, now: dateti
     )
 
 
-def resolve_account(view: AuthorityView, audience: Audience, *, write: bool, now: datetime) -> str:
-    """The account of ``audience`` in system memory; no store is needed for it. Pure, any thread.
+def resolve_account(view: AuthorityView, audience: Audience, *, write: bool, now: datetime) -> Permit:
+    """The permit of ``audience`` in system memory, under the name of its account. Pure, any thread.
 
     Raises ``Sandboxed``, ``AudienceStale``, ``Denied`` (an unknown agent, or a conversation), ``WritesDisabled``.
     """
@@ -142,7 +142,15 @@ def resolve_account(view: AuthorityView, audience: Audience, *, write: bool, now
         raise Denied("This agent is not known here.")
     account = account_of(audience)
     _require_writes_enabled(view, write)
-    return account
+    return Permit(
+        audience=Accountholder(audience),
+        agent=account,
+        vault_id=SYSTEM_MEMORY,
+        partition=PRIVATE,
+        may_write=view.writes_enabled,
+        epoch=view.epoch,
+        expires_at=earliest_expiry(audience),
+    )
 
 
 def listed_in_several(stores: Sequence[str]) -> StoreAmbiguous:

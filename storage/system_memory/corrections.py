@@ -144,5 +144,5 @@ def _replaced(
             subject: JsonObject = {"memoryId": row.id, "replacementId": later.id, "refutations": [*resolved]}
             if fields.stance is not None:
                 subject["stance"] = fields.stance
-            system.note_action(acting, action, subject)
+            system.note_action(acting.actor, acting.door, action, subject)
     return later

@@ -10,7 +10,10 @@ Source: system-memory-contract.md sections 2 and 4; decisions.md section 1 (form
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import stat
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,12 +23,12 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 
-from messages.errors import InternalError, StoreUnavailable
+from messages.errors import InternalError, KnowledgeError, StorageError, StoreUnavailable
 from messages.json_types import JsonObject
 from storage.faults import effect
 from storage.state.connection import Database
-from storage.system_memory.model import Acting, EvidenceReference, Row, Status, SystemFields, Verdict
-from storage.system_memory.schema import FORMAT, SCHEMA
+from storage.system_memory.model import EvidenceReference, Row, Status, SystemFields, Verdict
+from storage.system_memory.schema import FORMAT, SCHEMA, TABLES
 from storage.system_memory.status import OpenChallenge, status_of, suspended_rows
 
 FAULT_POINTS: Final = (
@@ -42,6 +45,8 @@ FAULT_POINTS: Final = (
     ("system_memory.count.begin", "beginning to count what was recalled"),
     ("system_memory.count.commit", "committing that count"),
 )
+
+logger = logging.getLogger(__name__)
 
 COLUMNS: Final = (
     "id, account, bucket, body, inserted_at, source_ref, superseded_by, slug, entity, tier, as_of, admission, "
@@ -75,6 +80,7 @@ class SystemDatabase:
         self.database = database
         self._now_us = now_us
         self._latest = _latest_time(database)
+        self._file = _identity(database.path)
         self._verdicts: dict[str, Verdict] | None = None
         self._suspended: frozenset[str] | None = None
         self._pool: list[Row] | None = None
@@ -86,30 +92,45 @@ class SystemDatabase:
 
         Raises ``StoreUnavailable`` (``newer_format``, ``foreign``), ``StorageCorrupt``, ``StorageError``.
         """
-        with effect("system_memory.folder"):
-            if not create and not os.path.exists(path):
+        with _reached(path), effect("system_memory.folder"):
+            there = os.path.lexists(path)
+            if not there and not create:
                 return None
+            if there and not stat.S_ISREG(os.lstat(path).st_mode):
+                raise StoreUnavailable(
+                    f"{path.name} is no plain file (a link is not followed). Put the file itself there.",
+                    reason="foreign",
+                )
             os.makedirs(path.parent, mode=0o700, exist_ok=True)
+        if there:
+            # Before it is opened for writing, which alone would change a file of somebody else's.
+            looked = Database.open(path, point_prefix="system_memory", read_only=True)
+            try:
+                require_ours(looked)
+            finally:
+                looked.close()
         database = Database.open(path, point_prefix="system_memory", create=create)
         try:
-            with effect("system_memory.folder"):
+            with _reached(path), effect("system_memory.folder"):
                 os.chmod(path, 0o600)
-            found = database.user_version()
-            if found > FORMAT:
-                raise StoreUnavailable(
-                    f"{path.name} has format {found}, which a newer version wrote; this one knows {FORMAT}. Use the "
-                    "newer version.",
-                    reason="newer_format",
-                )
-            if found == 0:
-                if database.query_one("SELECT 1 FROM sqlite_schema") is not None:
-                    raise StoreUnavailable(f"{path.name} is a database, but none of system memory.", reason="foreign")
+            if database.user_version() == 0:
                 with database.transaction(full=True, point="system_memory.create"):
                     database.execute_script(SCHEMA)
             return cls(database, now_us)
         except BaseException:
             database.close()
             raise
+
+    def require_in_place(self) -> None:
+        """Raise ``StoreUnavailable`` unless the file is still the one that is open: what is written into one that lost
+        its name is lost with the process, and a new file beside the old one's log would be spoiled by it."""
+        if _identity(self.database.path) != self._file:
+            raise StoreUnavailable(
+                f"{self.database.path.name} was removed or replaced while it was open. Stop the owner, put the file of "
+                "a backup there with no -wal and -shm beside it, and start the owner again.",
+                retry="never",
+                reason="lost",
+            )
 
     def close(self) -> None:
         """Close the connection; idempotent."""
@@ -139,7 +160,17 @@ class SystemDatabase:
             self._pool = None
         self._changes += 1
         if self._changes % _CHECKPOINT_EVERY == 0:
-            self.database.checkpoint()
+            self._checkpoint("PASSIVE")
+
+    def overwrite_deleted(self) -> None:
+        """Leave nothing of what was deleted in the log either."""
+        self._checkpoint("TRUNCATE")
+
+    def _checkpoint(self, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
+        try:
+            self.database.checkpoint(mode)
+        except KnowledgeError as error:  # the change is durable, and the log is copied with a later one
+            logger.warning("the log of system memory was not copied", extra={"code": error.code})
 
     def forget_verdicts(self) -> None:
         """Read the verdicts again when they are next needed: records went, or a change did not come."""
@@ -151,7 +182,7 @@ class SystemDatabase:
             self._verdicts[memory_id] = verdict
 
     @contextmanager
-    def count(self) -> Iterator[None]:
+    def counting(self) -> Iterator[None]:
         """A change of counters only: committed, and durable with the next change."""
         with self.database.transaction(full=False, point="system_memory.count"):
             yield
@@ -238,11 +269,11 @@ class SystemDatabase:
         )
         return None if found is None else row_of(found)
 
-    def note_action(self, acting: Acting, action: StewardAction, subject: JsonObject) -> None:
+    def note_action(self, actor: str, door: str, action: StewardAction, subject: JsonObject) -> None:
         """What a steward does, for the audit, inside the :meth:`change` that does it."""
         self.database.execute(
             "INSERT INTO steward_action (at, actor, door, action, subject) VALUES (?, ?, ?, ?, ?)",
-            (self.wall_us() // 1_000, acting.actor, acting.door, action, orjson.dumps(subject).decode()),
+            (self.wall_us() // 1_000, actor, door, action, orjson.dumps(subject).decode()),
         )
 
     def unaudited(self) -> list[AuditEntry]:
@@ -258,8 +289,28 @@ class SystemDatabase:
 
     def audited(self, up_to: int) -> None:
         """The audit has the actions up to this one."""
-        with self.database.transaction(full=False, point="system_memory.count"):
+        with self.counting():
             self.database.execute("DELETE FROM steward_action WHERE sequence <= ?", (up_to,))
+
+
+def require_ours(database: Database) -> None:
+    """Raise ``StoreUnavailable`` (``newer_format``, ``foreign``) unless this is an empty database, or one of system
+    memory that this version knows."""
+    name = database.path.name
+    tables = {str(table) for (table,) in database.query("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    found = database.user_version()
+    if found == 0 and not tables:
+        return
+    if found > FORMAT and tables >= {"memory", "record"}:
+        raise StoreUnavailable(
+            f"{name} has format {found}, which a newer version wrote; this one knows {FORMAT}. Use the newer version.",
+            reason="newer_format",
+        )
+    if found != FORMAT or not tables >= TABLES:
+        raise StoreUnavailable(
+            f"{name} is a database, but none of system memory. Move it away, or put a backup's in its place.",
+            reason="foreign",
+        )
 
 
 def new_id() -> str:
@@ -319,6 +370,27 @@ def row_of(found: tuple[object, ...]) -> Row:
             return Row(id_, account, bucket, body, inserted_at, source_ref, superseded_by, system)
         case _:
             raise InternalError("A row of system memory has another shape than its table allows.")
+
+
+@contextmanager
+def _reached(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"{path.name} cannot be reached: {error.strerror}", reason="io", errno=error.errno or 0
+        ) from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        with _reached(path), effect("system_memory.folder"):
+            found = os.lstat(path)
+    except StorageError as error:
+        if error.fields.get("errno") == errno.ENOENT:
+            return None
+        raise
+    return found.st_dev, found.st_ino
 
 
 def _latest_time(database: Database) -> int:

@@ -33,6 +33,8 @@ SLUG_MAX_CHARS: Final = 200
 ENTITY_MAX_CHARS: Final = 200
 STANCE_MAX_CHARS: Final = 200
 EVIDENCE_MAX_REFS: Final = 20
+OWNER: Final = "operator:local"
+"""Whoever runs the owner on this machine, as the audit calls them."""
 LIVE_ROWS_MAX: Final = 200
 """Of one account, all buckets together."""
 

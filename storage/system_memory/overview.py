@@ -14,7 +14,7 @@ from storage.system_memory.readiness import counters
 from storage.system_memory.records import records_of
 
 
-def counts(system: SystemDatabase | None) -> JsonObject:
+def claims_by_status(system: SystemDatabase | None) -> JsonObject:
     """How many live claims there are of each derived status, and how many are superseded or tombstones."""
     numbers = {"candidate": 0, "admitted": 0, "rejected": 0, "suspended": 0, "superseded": 0, "tombstones": 0}
     if system is not None:

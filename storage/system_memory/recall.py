@@ -140,7 +140,7 @@ def _count(system: SystemDatabase, account: str, rows: Sequence[Row], session_ke
     if session_key is not None:
         session = hashlib.sha256(f"{account}\0{session_key}".encode("utf-8", "replace")).digest()[:16]
     try:
-        with system.count():
+        with system.counting():
             at = system.wall_us()
             for row in rows:
                 system.database.execute(

@@ -35,7 +35,7 @@ def admit(system: SystemDatabase, acting: Acting, memory_id: object, *, verdict:
         record = Record(new_id(), row.id, acting.account, "admission", reason, system.next_time(), verdict=decided)
         insert(system, record)
         subject = {"memoryId": row.id, "recordId": record.id, "verdict": decided}
-        system.note_action(acting, "memory.admit", {**subject})
+        system.note_action(acting.actor, acting.door, "memory.admit", {**subject})
     return record
 
 
@@ -77,7 +77,7 @@ def refute(system: SystemDatabase, acting: Acting, challenge_id: object, *, grou
     with system.change():
         record = refutation(system, acting.account, str(found[0]), challenge_id, reason)
         subject = {"memoryId": record.memory_id, "recordId": record.id, "challengeId": challenge_id}
-        system.note_action(acting, "memory.refute", {**subject})
+        system.note_action(acting.actor, acting.door, "memory.refute", {**subject})
     return record
 
 

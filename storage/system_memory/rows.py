@@ -10,7 +10,7 @@ from typing import Final
 
 from messages.errors import NotFound, QuotaReached, SupersedesNotFound
 from storage.system_memory.database import COLUMNS, SystemDatabase, is_id, new_id, row_of
-from storage.system_memory.model import ACCOUNT_BUCKETS, BUCKETS, LIVE_ROWS_MAX, Acting, Bucket, Row
+from storage.system_memory.model import ACCOUNT_BUCKETS, BUCKETS, LIVE_ROWS_MAX, OWNER, Bucket, Row
 from storage.system_memory.redaction import refuse_secrets
 from storage.system_memory.shapes import ClaimDraft, Findings
 
@@ -124,16 +124,19 @@ def delete(system: SystemDatabase, account: str, memory_id: object) -> Row:
     with system.change():
         system.database.execute("DELETE FROM memory WHERE id = ? AND account = ?", (row.id, account))
         system.forget_verdicts()
+    system.overwrite_deleted()
     return row
 
 
-def erase_account(system: SystemDatabase, acting: Acting, account: str) -> int:
-    """Delete every row and every record of an account; the number of its rows. Cannot be undone."""
+def erase_account(system: SystemDatabase, account: str, door: str) -> int:
+    """Delete every row and every record of an account; the number of its rows. Cannot be undone, and is no steward's
+    right: whoever runs the owner may do it."""
     with system.change():
         removed = system.database.execute("DELETE FROM memory WHERE account = ?", (account,))
         system.database.execute("DELETE FROM record WHERE author = ?", (account,))
-        system.note_action(acting, "memory.erase", {"account": account, "rows": removed})
+        system.note_action(OWNER, door, "memory.erase", {"account": account, "rows": removed})
         system.forget_verdicts()
+    system.overwrite_deleted()
     return removed
 
 

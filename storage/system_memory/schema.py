@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 FORMAT: Final = 1
+TABLES: Final = frozenset(("memory", "record", "recalled", "recalled_in", "steward_action"))
 
 # What Python's str.strip() takes off, so that "trimmed" is one rule.
 _WHITE: Final = (

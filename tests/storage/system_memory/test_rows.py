@@ -8,7 +8,7 @@ import pytest
 
 from messages.errors import KnowledgeError
 from storage.system_memory import records, rows
-from storage.system_memory.model import LIVE_ROWS_MAX, Acting, account_view
+from storage.system_memory.model import LIVE_ROWS_MAX, account_view
 from tests.storage.system_memory.world import STEWARD, World, draft
 
 
@@ -115,12 +115,12 @@ def test_erasing_an_account_deletes_its_rows_and_its_records_about_others(world:
     theirs = world.admitted("ben", "sys:other")
     world.challenge(theirs, "ann")
     assert world.status(theirs) == "suspended"
-    assert rows.erase_account(world.system, Acting("local", True, "socket"), "ann") == 1
+    assert rows.erase_account(world.system, "ann", "socket") == 1
     assert world.status(theirs) == "admitted"
     with refusal("not_found"):
         records.challenge(world.system, "ben", mine.id, ground="x")
     assert world.system.unaudited()[-1].subject == {"account": "ann", "rows": 1}
-    assert world.system.unaudited()[-1].actor == "steward:local"
+    assert world.system.unaudited()[-1].actor == "operator:local"
 
 
 def test_every_statement_on_memories_names_the_account_or_the_bucket_system() -> None:
