@@ -10,19 +10,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from actors.authority import PermitGate
 from actors.calls import PendingCall, guarded
 from actors.supervision import ActorHandle, Reply
 from actors.system_memory import NOTHING_RECALLED, OfAccount, OfSteward
-from messages.errors import Cancelled, InternalError, KnowledgeError, Unavailable
+from messages.errors import Cancelled, InternalError, KnowledgeError, Quarantined, Unavailable
 from messages.json_types import JsonObject
 from messages.system_memory import RecallMemoriesRequest, StewardCall, SystemMemoryCall
 
 logger = logging.getLogger(__name__)
 
+OUT_OF_SERVICE: Final = (
+    "System memory is out of service: its database is damaged, or it failed too often. `knowledge doctor` looks at it. "
+    "With the owner stopped, put a backup's file in its place or move it away, then start the owner again."
+)
 
-class PendingRecall(PendingCall):
+
+class PendingReminder(PendingCall):
+    """A request to system memory, which nobody releases from quarantine but a new start of the owner."""
+
+    __slots__ = ()
+
+    def fail(self, error: KnowledgeError) -> None:
+        """Answer with the error, a quarantine's with what mends it."""
+        if isinstance(error, Quarantined):
+            error = Quarantined(OUT_OF_SERVICE, retry=error.retry, **error.fields)
+        super().fail(error)
+
+
+class PendingRecall(PendingReminder):
     """What a turn is reminded of. Where that cannot be had now, whatever the reason, the turn goes on without it;
     a caller without a right to it is refused like any other."""
 
@@ -54,7 +72,7 @@ class PendingRecall(PendingCall):
 
 def pending_of(gate: PermitGate, call: SystemMemoryCall) -> PendingCall:
     """The pending answer of a call of an account."""
-    return (PendingRecall if isinstance(call.request, RecallMemoriesRequest) else PendingCall)(gate, call)
+    return (PendingRecall if isinstance(call.request, RecallMemoriesRequest) else PendingReminder)(gate, call)
 
 
 def _hinders_no_turn(error: KnowledgeError) -> bool:

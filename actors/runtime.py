@@ -35,7 +35,7 @@ from actors.prompting import Prompting
 from actors.providing import Providing
 from actors.recall_gate import Decisions, GateSettings, Places, RecallDesk
 from actors.recall_gate import children as recall_gate_children
-from actors.reminding import Reminding, pending_of
+from actors.reminding import PendingReminder, Reminding, pending_of
 from actors.settling import settle
 from actors.store.settings import LOOK_ROUND_SECONDS, WATCH_TEST_SECONDS, StoreSettings
 from actors.supervision import (
@@ -268,7 +268,7 @@ class Runtime:
 
     def attend(self, call: StewardCall) -> PendingCall:
         """The same for what an observer or a steward asks on the owner's own machine."""
-        pending = PendingCall(self.gate, call)
+        pending = PendingReminder(self.gate, call)
         self._watch(pending, call.deadline)
         if self._closing.is_set():
             pending.fail(Stopping("The runtime is stopping; the request did not run."))

@@ -69,13 +69,7 @@ class KeptDatabase:
         except StorageCorrupt as damage:
             self._settled()
             raise Corruption(
-                Quarantined(
-                    "The database of system memory is damaged and was taken out of service. With the owner stopped, "
-                    "put a backup's in its place, or move it away with the files beside it; `knowledge doctor` looks "
-                    "at it.",
-                    reason="damaged",
-                    retry="never",
-                )
+                Quarantined("The database of system memory is damaged.", reason="damaged", retry="never")
             ) from damage
         except CommitUncertain:
             self._look_again()
