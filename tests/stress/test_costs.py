@@ -7,6 +7,7 @@ asked for a word that stands in equally many records, since ranking a hit is wor
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import uuid
 from collections import Counter
@@ -317,6 +318,26 @@ def test_an_edit_outside_costs_one_reading_of_one_file(stores: tuple[Warm, Warm]
     counts = stores[1].counts(a_lookup_after_an_edit_outside)
     assert counts.points["edits.read"] == 1
     assert counts.of("scan.list") == 0
+
+
+def test_an_edit_outside_writes_no_row_or_index_entry_that_says_the_same_as_before(
+    stores: tuple[Warm, Warm],
+) -> None:
+    counts = stores[1].counts(a_lookup_after_an_edit_outside)
+    written = [sql for sql in counts.statements if sql.startswith(("INSERT", "UPDATE", "DELETE"))]
+    assert "UPDATE record SET hash = ?, change = ? WHERE row = ?" in written
+    for table in ("name", "tag", "reference", "citation", "body_link", "page"):
+        assert not any(re.search(rf"\b(INTO|FROM|UPDATE) {table}\b", sql) for sql in written), table
+
+
+def test_a_warm_store_plans_no_statement_again(stores: tuple[Warm, Warm]) -> None:
+    connection = stores[0].desk.session.publisher.db._connection
+    planned = []
+    for _ in range(2):
+        for prepare in (*READS.values(), WRITES["one claim"]):
+            stores[0].counts(prepare)
+        planned.append(connection.cache_stats()["misses"])
+    assert planned[0] == planned[1]
 
 
 def test_a_batch_costs_less_than_four_times_one_claim_in_everything_that_waits(stores: tuple[Warm, Warm]) -> None:
