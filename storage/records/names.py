@@ -25,6 +25,7 @@ RESERVED_NAMES: Final = frozenset(
     + [f"{device}{number}" for device in ("com", "lpt") for number in "0123456789¹²³"]
 )
 _NOT_PLAIN: Final = re.compile(r"[^a-z0-9]+")
+_ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 def normalise_name(name: str) -> str:
@@ -51,6 +52,8 @@ def slug(title: str) -> str:
 
     Never splits a character from its combining marks. Reserved names are not yet taken care of: see :func:`file_name`.
     """
+    if title.isascii():
+        return _cut("-".join(_ASCII_WORD.findall(title.lower())), SLUG_MAX_BYTES) or "untitled"
     words: list[str] = []
     word = ""
     for character in unicodedata.normalize("NFC", unicodedata.normalize("NFC", title).lower()):

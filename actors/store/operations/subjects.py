@@ -200,16 +200,16 @@ def _unicode_tokens(text: str, ends: list[int]) -> Iterator[_Token]:
 
 def _mentions(text: str, tokens: Sequence[_Token], names: NameIndex) -> list[_Mention]:
     """The names in ``text``, longest first, none overlapping another."""
-    folded = text.casefold()
-    if len(folded) != len(text) or not unicodedata.is_normalized("NFKC", folded):
+    folded = text.casefold().replace("\n", " ")
+    if len(folded) != len(text) or not (folded.isascii() or unicodedata.is_normalized("NFKC", folded)):
         folded = ""  # places in it are not places in the text
+    starts, ends = [token.start for token in tokens], [token.end for token in tokens]
     spans: dict[str, list[tuple[int, int]]] = {}
     for first, last in _spans(text, tokens):
-        begin, end = tokens[first].start, tokens[last - 1].end
-        name = folded[begin:end].replace("\n", " ") if folded else normalise_name(text[begin:end])
-        if name not in ROLE_WORDS:
-            spans.setdefault(name, []).append((first, last))
-    found = names.find(spans)
+        begin, end = starts[first], ends[last - 1]
+        name = folded[begin:end] if folded else normalise_name(text[begin:end])
+        spans.setdefault(name, []).append((first, last))
+    found = names.find(spans.keys() - ROLE_WORDS)
     every = [
         _Mention(first, last, tuple(pages)) for name, pages in found.items() if pages for first, last in spans[name]
     ]
@@ -227,17 +227,19 @@ def _spans(text: str, tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
     """Runs of tokens that could be a name: whole words, or at least two characters of an unspaced script."""
     joined = [_joined(text, left, right) for left, right in pairwise(tokens)]
     whole_after = [*(not join for join in joined), True]
+    counted = [(token.kind == "word", token.kind == "unspaced") for token in tokens]
     for first in range(len(tokens)):
         if first and joined[first - 1]:
             continue
         words = characters = 0
-        for last in range(first + 1, len(tokens) + 1):
-            words += tokens[last - 1].kind == "word"
-            characters += tokens[last - 1].kind == "unspaced"
-            if words > NAME_MAX_WORDS or characters > UNSPACED_NAME_MAX_CHARS or last - first > 3 * NAME_MAX_WORDS:
+        for last in range(first, min(first + 3 * NAME_MAX_WORDS, len(tokens))):
+            word, character = counted[last]
+            words += word
+            characters += character
+            if words > NAME_MAX_WORDS or characters > UNSPACED_NAME_MAX_CHARS:
                 break
-            if whole_after[last - 1] and (words or characters >= UNSPACED_NAME_MIN_CHARS):
-                yield first, last
+            if whole_after[last] and (words or characters >= UNSPACED_NAME_MIN_CHARS):
+                yield first, last + 1
 
 
 def _joined(text: str, left: _Token, right: _Token) -> bool:
