@@ -35,8 +35,8 @@ BUSY_TIMEOUT_MS: Final = 2_000
 WAL_SIZE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 CACHE_KIB: Final = 16 * 1024
 STATEMENTS_KEPT: Final = 512
-"""A planned statement is kept until so many have run since its last run, the same one again or not; apsw takes no larger
-number. Planning one anew costs several runs."""
+"""A planned statement is kept until so many have run since its last run, the same one again or not. apsw takes no
+larger number, and planning one anew costs several runs."""
 CHECK_EVERY_STEPS: Final = 1_000
 COPY_PAGES: Final = 1_024
 
