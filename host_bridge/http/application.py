@@ -113,10 +113,8 @@ def build_application(
         Route("/mcp", mcp),
         Route("/mcp/{profile}", mcp),
         Route("/v1/tools/{name}", ToolsRoute(*around)),
-        *sessions.routes(),
     ]
-    if explorer_routes is not None:
-        routes.extend(explorer_routes(console))
+    pages = [*sessions.routes(), *(() if explorer_routes is None else explorer_routes(console))]
 
     @asynccontextmanager
     async def lifespan(app: object) -> AsyncIterator[None]:
@@ -125,8 +123,9 @@ def build_application(
             yield
 
     # Not Starlette's own stack: it answers what a route raises before the door can.
-    inner = ExceptionMiddleware(Router(routes, lifespan=lifespan))
-    door = Door(inner, bearers, sessions, places, metrics, deliverer, limits)
+    # Two routers: what a bearer opens cannot be reached as a page, however a path is spelt.
+    protocol = ExceptionMiddleware(Router(routes, lifespan=lifespan))
+    door = Door(protocol, ExceptionMiddleware(Router(pages)), bearers, sessions, places, metrics, deliverer, limits)
     return Application(door, sessions, stop, deliverer, connections, door)
 
 

@@ -32,7 +32,7 @@ class Console(Protocol):
 
     async def ask(self, request: Request, method: str, params: JsonObject) -> JsonObject:
         """The complete answer of an operator's method (``operator.recent``, ``access.grants.set``, ...), as on the
-        host protocol, asked by the session's operator.
+        host protocol, asked by the session's operator: one of those in :data:`host_bridge.http.methods.OPERATORS`.
 
         ``params`` as there, without ``operator``; ``deadlineMs`` counts. Raises ``KnowledgeError``: ``Denied`` without
         a session or the scope, ``InvalidArgument`` for another method. A request whose client has gone is cancelled.

@@ -15,12 +15,13 @@ from host_bridge.http.answers import answered
 from host_bridge.http.asking import HttpService, Stop
 from host_bridge.http.door import ASKED_KEY
 from host_bridge.http.eventing import Heartbeat, heard
+from host_bridge.http.methods import OPERATORS
 from host_bridge.http.sessions import Session, Sessions
 from host_bridge.transport import PendingAnswer
 from messages.envelope import Deadline
 from messages.errors import Cancelled, Denied, InvalidArgument
 from messages.json_types import JsonObject
-from messages.operator import OPERATOR_METHODS, Operator, SubscribeCall, Subscriber
+from messages.operator import Operator, SubscribeCall, Subscriber
 from messages.vocabulary import DEADLINE_DEFAULT_MS
 
 EXPLORER_DOOR: Final = "explorer"
@@ -69,8 +70,8 @@ class ConsoleBridge:
         """See :meth:`Console.ask`."""
         session = self._session(request)
         self._stop.require_going()
-        if method not in OPERATOR_METHODS:
-            raise InvalidArgument("There is no such method for operators.", field="method", reason="unknown")
+        if method not in OPERATORS:
+            raise InvalidArgument("There is no such method for pages.", field="method", reason="unknown")
         if params.get("operator") is not None:
             raise InvalidArgument("The session says who asks.", field="operator")
         call = prepare(

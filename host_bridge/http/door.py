@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,11 +28,12 @@ from host_bridge.http.heads import (
     require_no_secret_in_query,
     require_one_reading,
     require_own_page,
+    require_plain_path,
     secured,
 )
 from host_bridge.http.metrics import Metrics
 from host_bridge.http.refusals import Refused, body_of, headers_of, status_of
-from host_bridge.http.sessions import Sessions
+from host_bridge.http.sessions import Session, Sessions
 from host_bridge.transport import PendingAnswer
 from messages.errors import (
     AudienceStale,
@@ -49,6 +51,7 @@ from messages.vocabulary import REQUEST_MAX_BYTES
 CALLS_MAX: Final = 64
 SPEAKER_CALLS_MAX: Final = 32
 STREAMS_MAX: Final = 64
+PAGES_MAX: Final = 32
 BODY_SECONDS: Final = 30.0
 SEND_SECONDS: Final = 30.0
 SPEAKER_KEY: Final = "knowledge.speaker"
@@ -71,6 +74,7 @@ class Limits:
     calls: int = CALLS_MAX
     speaker_calls: int = SPEAKER_CALLS_MAX
     streams: int = STREAMS_MAX
+    pages: int = PAGES_MAX
     body_seconds: float = BODY_SECONDS
     send_seconds: float = SEND_SECONDS
     body_bytes: int = REQUEST_MAX_BYTES
@@ -115,7 +119,8 @@ class Door:
 
     def __init__(
         self,
-        app: ASGIApp,
+        protocol: ASGIApp,
+        pages: ASGIApp,
         bearers: Bearers,
         sessions: Sessions,
         places: Places,
@@ -123,7 +128,8 @@ class Door:
         deliverer: Deliverer,
         limits: Limits | None = None,
     ) -> None:
-        self._app = app
+        self._protocol = protocol
+        self._pages = pages
         self._bearers = bearers
         self._sessions = sessions
         self._places = places
@@ -131,11 +137,12 @@ class Door:
         self._deliverer = deliverer
         self.limits = limits or Limits()
         self.slots = Slots(self.limits)
+        self._open_pages: Counter[int] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+                await self._protocol(scope, receive, send)
             return
         path: str = scope["path"]
         guarded = _Sender(send, scope, self.limits.send_seconds)
@@ -160,9 +167,10 @@ class Door:
         require_one_reading(headers)
         self._require_place(headers)
         require_own_page(headers, scope, self._places)
+        require_plain_path(path)
         require_no_secret_in_query(scope)
         if path in OPEN_PATHS:
-            await self._app(scope, _empty(receive), send)
+            await self._protocol(scope, _empty(receive), send)
             return
         if _is_below(path, _BEARER_PATHS):
             await self._with_bearer(path, headers, scope, receive, send)
@@ -179,7 +187,7 @@ class Door:
         self.slots.take(speaker, stream=stream)
         try:
             scope[SPEAKER_KEY] = speaker
-            await self._app(scope, await self._body(headers, scope, receive), send)
+            await self._protocol(scope, await self._body(headers, scope, receive), send)
         finally:
             self.slots.free(speaker, stream=stream)
 
@@ -190,7 +198,8 @@ class Door:
             _trust(scope)
         page = _Page(send, scope, self._deliverer)
         if scope["method"] in ("GET", "HEAD"):
-            await self._app(scope, _empty(receive), page)
+            with self._page_of(session):
+                await self._pages(scope, _empty(receive), page)
             return
         if session is None:
             raise Denied("This needs a session; open the pages with `knowledge ui`.", reason="no_session")
@@ -198,7 +207,22 @@ class Door:
         message = await body()
         if not session.proves(headers.one("x-csrf-token"), headers.one("content-type"), message["body"]):
             raise Denied("This form was not sent by a page of this session; load the page again.", reason="csrf")
-        await self._app(scope, _replayed(message["body"], receive), page)
+        with self._page_of(session):
+            await self._pages(scope, _replayed(message["body"], receive), page)
+
+    @contextmanager
+    def _page_of(self, session: Session | None) -> Iterator[None]:
+        """A place among the pages. Raises ``Busy`` where a session, or all strangers together, have too many open."""
+        whose = id(session)
+        if self._open_pages[whose] >= self.limits.pages:
+            raise Busy("As many pages of this session are open as the server holds; close one.")
+        self._open_pages[whose] += 1
+        try:
+            yield
+        finally:
+            self._open_pages[whose] -= 1
+            if not self._open_pages[whose]:
+                del self._open_pages[whose]
 
     def _require_place(self, headers: Headers) -> None:
         """A name that is not ours is somebody else's page that had its name point here (DNS rebinding)."""

@@ -113,7 +113,8 @@ async def heard(
             loop.call_soon_threadsafe(queue.put_nowait, event)
 
     subscription = service.subscribe(call, ready)
-    gone = None
+    gone: asyncio.Future[None] | None = None
+    following: asyncio.Future[PendingAnswer] | None = None
     try:
         if not await answered(subscription, receive):
             raise ClientGone
@@ -134,8 +135,9 @@ async def heard(
                 silent_since = time.monotonic()
     finally:
         subscription.end()
-        if gone is not None:
-            gone.cancel()
+        for waiting in (gone, following):
+            if waiting is not None:
+                waiting.cancel()
 
 
 def _subscription_of(request: Request, speaker: Speaker) -> SubscribeCall:

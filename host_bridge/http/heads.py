@@ -93,12 +93,21 @@ def require_one_reading(headers: Headers) -> None:
 def require_own_page(headers: Headers, scope: Scope, places: Places) -> None:
     """Other origins, those of other ports on this machine included, may navigate here and nothing else."""
     origin = headers.one("origin")
-    if origin is not None and origin.lower() not in places.origins:
-        raise Denied("Pages of other origins may not call this server.", reason="origin")
     site = headers.one("sec-fetch-site")
+    # A form of a page without referrers comes from "null"; that it is our own page, a browser says and no page can.
+    own_form = origin == "null" and site == "same-origin"
+    if origin is not None and origin.lower() not in places.origins and not own_form:
+        raise Denied("Pages of other origins may not call this server.", reason="origin")
     navigation = headers.one("sec-fetch-mode") == "navigate" and headers.one("sec-fetch-dest") == "document"
     if site in ("cross-site", "same-site") and not (navigation and scope["method"] == "GET"):
         raise Denied("Pages of other origins may not call this server.", reason="origin")
+
+
+def require_plain_path(path: str) -> None:
+    """A path with characters that cannot be seen is nobody's: whoever compares it must not find another than whoever
+    routes it."""
+    if not path.isprintable():
+        raise InvalidArgument("The path holds characters that no route has.", field="path", reason="malformed")
 
 
 def require_no_secret_in_query(scope: Scope) -> None:
@@ -135,5 +144,6 @@ __all__ = [
     "require_no_secret_in_query",
     "require_one_reading",
     "require_own_page",
+    "require_plain_path",
     "secured",
 ]

@@ -18,6 +18,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ import uvicorn
 
 from host_bridge.http.application import Application, ExplorerRoutes, build_application
 from host_bridge.http.asking import HttpService
-from host_bridge.http.connection import HEAD_MAX_BYTES, Connections, GuardedConnection
+from host_bridge.http.connection import HEAD_MAX_BYTES, HEAD_SECONDS, Connections, GuardedConnection
 from host_bridge.http.door import Limits
 from host_bridge.http.heads import Places
 from messages.errors import InvalidArgument, StorageError
@@ -239,6 +240,11 @@ class _Server(uvicorn.Server):
         self._is_up = up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.ssl is not None:
+            # A stranger that never ends its handshake is no connection yet that could be counted: it is timed.
+            loop = asyncio.get_running_loop()
+            timed = partial(loop.create_server, ssl_handshake_timeout=HEAD_SECONDS, ssl_shutdown_timeout=HEAD_SECONDS)
+            loop.create_server = timed  # type: ignore[method-assign]  # this loop serves nothing else
         await super().startup(sockets)
         self._is_up()
 

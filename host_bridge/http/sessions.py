@@ -5,6 +5,8 @@ to one operator and to the host name at which it was opened, and ends after ``ID
 ``SESSION_SECONDS`` in all; each POST proves with the session's token that a page of this session sent it. All of these
 are 256 random bits, links and cookies kept as hashes, compared in constant time; a restart ends them all.
 
+A link that another user of this machine follows, who saw it on a command line, opens nothing and stays good.
+
 Cookies do not know ports: any server of this machine that the browser visits under the same name is sent them. So a
 link leads to a name that only this server has (``<random>.localhost``), which no other page can guess.
 
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
+import os
 import secrets
 import threading
 import time
@@ -31,6 +35,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
+from host_bridge.http.peers import user_of
 from messages.operator import Operator
 
 LINK_SECONDS: Final = 300.0
@@ -53,6 +58,12 @@ _USED: Final = """<!doctype html>
 <body><h1>This link does not open Knowledge</h1>
 <p>A link works once, and for a few minutes. Make another with <code>knowledge ui</code>. If you did not follow this one
 before, somebody else did: end all sessions with <code>knowledge stop</code>.</p></body></html>
+"""
+
+
+_ANOTHER_USER: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Knowledge</title></head>
+<body><h1>This link is another user's</h1></body></html>
 """
 
 
@@ -120,6 +131,9 @@ class Sessions:
         ):
             # A browser or a scanner that only looks must not use the link up.
             return Response(status_code=HTTPStatus.NO_CONTENT)
+        if _is_of_another_user(request.scope):
+            # Whoever saw the link on a command line of this machine: it stays good for the one for whom it was made.
+            return HTMLResponse(_ANOTHER_USER, status_code=HTTPStatus.FORBIDDEN)
         opened = self._use(request.path_params["secret"], request.headers.get("host", "").lower())
         if opened is None:
             return HTMLResponse(_USED, status_code=HTTPStatus.GONE)
@@ -194,6 +208,22 @@ def _cookies(header: str, name: str) -> Iterator[str]:
         found, separator, value = part.strip().partition("=")
         if separator and found == name:
             yield value
+
+
+def _is_of_another_user(scope: Scope) -> bool:
+    """Whether the connection comes from this machine and from a user who is neither the owner's nor root."""
+    client, server = scope.get("client"), scope.get("server")
+    if client is None or server is None or server[1] is None or not _is_loopback(client[0]):
+        return False
+    user = user_of((client[0], client[1]), (server[0], server[1]))
+    return user is not None and user not in (0, os.getuid())
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _header(scope: Scope, name: bytes) -> str:

@@ -101,6 +101,31 @@ def test_a_script_or_image_of_another_site_or_port_is_refused_and_a_navigation_i
         assert client.post("/rpc", headers=followed).status_code == 403
 
 
+@pytest.mark.parametrize("spelt", ["/metrics%0a", "/openapi.json%0A", "/rpc%0d", "/events%00", "/rpc%7f", "/%0a/rpc"])
+def test_a_path_with_what_cannot_be_seen_is_nobody_s_route(world: World, spelt: str) -> None:
+    for lines in ((), (bearer(world),)):
+        answer = world.exchange(head(world, *lines, "Connection: close", method="GET", path=spelt))
+        assert status_in(answer) == 400
+
+
+@pytest.mark.parametrize("path", ["/%72pc", "//rpc", "/./rpc", "/healthz/../rpc", "/rpc;x", "/RPC", "/rpc/", "/rpc/x"])
+def test_however_a_path_is_spelt_no_protocol_route_is_reached_without_a_bearer(world: World, path: str) -> None:
+    for method in ("GET", "POST"):
+        lines = (JSON, f"Content-Length: {len(BODY)}", "Connection: close")
+        answer = world.exchange(head(world, *lines, method=method, path=path) + BODY)
+        assert status_in(answer) in (401, 403, 404, 421), answer
+
+
+def test_a_form_of_a_page_without_referrers_comes_from_null_and_is_known_by_the_browser_s_word(world: World) -> None:
+    with world.client(Origin="null") as client:
+        ours = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+        assert reason_of(client.post("/session/end", headers=ours).json()) == "no_session"
+        for site in ("cross-site", "same-site", "none", ""):
+            theirs = {**ours, "Sec-Fetch-Site": site}
+            assert reason_of(client.post("/session/end", headers=theirs).json()) == "origin", site
+        assert reason_of(client.post("/session/end").json()) == "origin"
+
+
 def test_our_own_origin_may_call(world: World) -> None:
     with world.client(world.host_key, Origin=world.server.url) as client:
         assert client.post("/rpc", json=STATUS).status_code == 200

@@ -16,6 +16,7 @@ from messages.operator import SUBSCRIBE
 from tests.host_bridge.http.world import OWNER, World, code_of, reason_of, serving
 from tests.kit.leaks import nothing_left
 
+OTHERS = ("steward.admit", "steward.promote", "shutdown", "$/cancel", SUBSCRIBE, "owner.stop", "owner.ui")
 GREP: JsonObject = {"tool": "knowledge_grep", "arguments": {"query": "bells"}}
 
 
@@ -68,15 +69,7 @@ def test_an_operator_s_key_never_mints_for_itself(world: World, method: str) -> 
 
 @pytest.mark.parametrize(
     "method",
-    [
-        *sorted(methods.AT_THE_MACHINE),
-        "steward.admit",
-        "steward.promote",
-        "shutdown",
-        "$/cancel",
-        SUBSCRIBE,
-        "owner.stop",
-    ],
+    [*sorted(methods.AT_THE_MACHINE), *OTHERS],
 )
 def test_what_is_for_the_person_at_the_machine_has_no_http_route_for_any_bearer(world: World, method: str) -> None:
     for bearer in (world.host_key, world.operator_key("root", rotate=True), world.token()):

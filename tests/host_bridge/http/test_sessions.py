@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +21,8 @@ from starlette.routing import BaseRoute, Route
 
 from host_bridge.http import sessions
 from host_bridge.http.console import Console
+from host_bridge.http.methods import AT_THE_MACHINE, HOSTS
+from host_bridge.http.peers import user_of
 from host_bridge.http.sessions import COOKIE, LINKS_MAX, SESSIONS_MAX, Sessions
 from messages.errors import Denied
 from messages.json_types import JsonObject
@@ -132,6 +137,52 @@ def test_a_link_that_is_only_looked_at_is_not_used_up(world: World, purpose: dic
         assert browser.get(path).status_code == 200
 
 
+def test_a_link_that_another_user_follows_opens_nothing_and_stays_good(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever saw it on the command line of the browser."""
+    browser, path = browser_at(world.server.session_link(LOCAL_OPERATOR))
+    with browser:
+        with monkeypatch.context() as patched:
+            patched.setattr(sessions, "user_of", lambda client, server: os.getuid() + 1)
+            refused = browser.get(path)
+            assert refused.status_code == 403
+            assert "set-cookie" not in refused.headers
+        assert browser.get(path).status_code == 200
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux tells it")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_the_kernel_says_which_user_is_at_the_other_end(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as listener:
+        try:
+            listener.bind((address, 0))
+        except OSError:
+            pytest.skip(f"this machine has no {address}")
+        listener.listen()
+        with socket.create_connection(listener.getsockname()[:2]) as client:
+            assert user_of(client.getsockname()[:2], listener.getsockname()[:2]) == os.getuid()
+            other = (address, client.getsockname()[1] ^ 1)
+            assert user_of(other, listener.getsockname()[:2]) is None
+    assert user_of(("nonsense", 1), ("127.0.0.1", 2)) is None
+
+
+def test_pages_of_one_session_are_bounded_and_another_s_are_not_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.server.application.door.limits, "pages", 1)
+    with opened(world) as known, opened(world) as other:
+        with known.stream("GET", "/stream") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "data: heartbeat"
+            with httpx.Client(base_url=known.base_url, headers=known.headers, trust_env=False) as second:
+                full = second.get("/recent")
+            assert (full.status_code, full.headers["retry-after"]) == (429, "1")
+            assert other.get("/recent").status_code == 200
+            lines.close()  # type: ignore[attr-defined]  # a generator
+
+
 def test_a_link_ends_after_minutes_a_session_when_it_rests_and_in_all() -> None:
     now = [0.0]
     found = Sessions(secure=False, clock=lambda: now[0])
@@ -225,7 +276,8 @@ def test_a_session_has_the_scopes_of_its_operator_and_names_nobody_else(world: W
         assert (refused.status_code, code_of(refused.json())) == (403, "denied")
     with opened(world) as known:
         assert known.get("/ask/tools.call").status_code == 400
-        assert known.get("/ask/no.such").status_code == 400
+        for method in ("no.such", *AT_THE_MACHINE, *HOSTS):
+            assert known.get(f"/ask/{method}").status_code == 400, method
 
 
 def test_a_session_ends_when_its_page_says_so(world: World) -> None:
