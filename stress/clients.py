@@ -63,7 +63,8 @@ class Client:
             outcome = self.turn()
             self.calls += 1
             # A client that is told when to come back comes back then; hammering a closed door measures nothing.
-            pause = 0.5 if outcome.code in ("lost", "stopping") else min(outcome.retry_after, LONGEST_PAUSE_SECONDS)
+            closed = outcome.code in ("lost", "stopping", "quarantined")
+            pause = 0.5 if closed else min(outcome.retry_after, LONGEST_PAUSE_SECONDS)
             if pause:
                 stop.wait(pause)
 

@@ -235,6 +235,8 @@ class Soak:
             return []
         at = min(time.monotonic(), surgeon.out_since or FOREVER) - SETTLED_SECONDS
         evidence = replace(self._alone(surgeon, idle), ledger=self._ledger.until(at), until=at)
+        for door in self._doors:
+            evidence.ledger.count_surplus(door.surplus)
         verdicts = [replace(judge(evidence), judge=judge.__name__) for judge in judges]
         return [verdict for verdict in verdicts if not verdict.kept]
 

@@ -26,7 +26,8 @@ from messages.tools import parse_arguments
 from messages.tools.catalogue import CATALOGUE
 from stress import __main__ as command
 from stress import mutants, report
-from stress.doors import SocketDoor
+from stress.clients import LONGEST_PAUSE_SECONDS, Client
+from stress.doors import Outcome, SocketDoor, ToolCall
 from stress.injuries import ERRNOS, HELPERS, MESSENGERS, Injury, plan
 from stress.judges import JUDGES, Success, Verdict
 from stress.ledger import Caller, Edit, Ledger, Operation, Ordeal, Struck
@@ -212,6 +213,49 @@ def test_only_the_judges_that_a_mutant_names_catch_it() -> None:
 def test_every_judge_stands_on_the_page_of_guarantees() -> None:
     page = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
     assert [judge for judge in JUDGES if f"`{judge}`" not in page] == []
+
+
+class _Waits(threading.Event):
+    """Says for how long it was waited for, and does not wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout or 0.0)
+        return False
+
+
+class _Shut:
+    """A door that always says the same."""
+
+    name = "socket"
+    surplus = 0
+
+    def __init__(self, outcome: Outcome) -> None:
+        self._outcome = outcome
+
+    def call(self, call: ToolCall) -> Outcome:
+        return self._outcome
+
+    def leave(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("outcome", "waits"),
+    [
+        (Outcome("ok", "never", {}), []),
+        (Outcome("busy", "safe", None, retry_after=0.2), [0.2] * 3),
+        (Outcome("restarting", "safe", None, retry_after=60.0), [LONGEST_PAUSE_SECONDS] * 3),
+        *[(Outcome(code, "unknown", None), [0.5] * 3) for code in ("lost", "stopping", "quarantined")],
+    ],
+    ids=lambda value: value.code if isinstance(value, Outcome) else "",
+)
+def test_a_client_does_not_hammer_a_closed_door(outcome: Outcome, waits: list[float]) -> None:
+    stop, caller, shelf = _Waits(), Caller("ana", "store0"), Shelf("secret-aaaaaaaaaaaa")
+    Client("ana", Ledger(), seed="1", doors=[(_Shut(outcome), 1)], callers=[(caller, shelf)]).run(stop, 3)
+    assert stop.waits == waits
 
 
 # --- what the command says --------------------------------------------------------------------------------
