@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from messages.json_types import JsonObject
 from stress.doors import SocketDoor, StreamDoor
 from stress.ledger import Access, Caller, Deed, Edit, Ledger
 
+LISTED_SECONDS: Final = 2.0
 _TOKEN: Final = re.compile(rb"hand[0-9a-f]{16}")
 _RECORD_ID: Final = re.compile(rb'^id: "?([0-9a-f-]{36})"?$', re.MULTILINE)
 
@@ -62,12 +63,15 @@ class Editor(Outsider):
         self._folder = folder
         self._ledger = ledger
         self._names = 0
+        self._files: list[Path] = []
+        """As they were listed last, the one that was changed last at the end."""
+        self._listed = -LISTED_SECONDS
 
     def act(self) -> None:
         folder = self._folder()
         if folder is None or not folder.is_dir():
             return
-        files = sorted(p for p in folder.rglob("*.md") if not any(part.startswith(".") for part in p.parts[-3:]))
+        files = self._seen(folder)
         deeds: tuple[Deed, ...] = ("in place", "by rename", "by rename", "rename", "remove", "cut off", "add")
         deed = self.chance.choice(deeds)
         if deed == "add" or not files:
@@ -88,9 +92,14 @@ class Editor(Outsider):
 
     def _one_of(self, files: Sequence[Path]) -> Path:
         """Half of the time one that was changed lately: that is where a person and the agents meet."""
-        if self.chance.random() < 0.5:
-            files = sorted(files, key=lambda path: path.stat().st_mtime_ns)[-8:]
-        return self.chance.choice(files)
+        return self.chance.choice(files[-8:] if self.chance.random() < 0.5 else files)
+
+    def _seen(self, folder: Path) -> list[Path]:
+        """The files as a person sees them: listed anew once in a while, since an hour's run has many."""
+        if time.monotonic() - self._listed >= LISTED_SECONDS:
+            self._files = [path for _, path in sorted(_notes(str(folder)))]
+            self._listed = time.monotonic()
+        return self._files
 
     def _rewrite(self, path: Path, *, in_place: bool) -> None:
         began = time.monotonic()
@@ -295,6 +304,18 @@ class Configurer(Outsider):
         if broken:
             time.sleep(0.3)
             self._path.write_text(self._text)
+
+
+def _notes(folder: str) -> Iterator[tuple[int, Path]]:
+    """Every note below a folder, with when it was changed; hidden ones are left out."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _notes(entry.path)
+            elif entry.name.endswith(".md"):
+                yield entry.stat(follow_symlinks=False).st_mtime_ns, Path(entry.path)
 
 
 def _record_id(text: bytes) -> str | None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import io
 import itertools
 import json
+import os
 import random
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, get_type_hints
@@ -25,7 +28,7 @@ from messages.provider import parse_provider_call
 from messages.tools import parse_arguments
 from messages.tools.catalogue import CATALOGUE
 from stress import __main__ as command
-from stress import mutants, report
+from stress import mutants, outsiders, report
 from stress.clients import LONGEST_PAUSE_SECONDS, Client
 from stress.doors import Outcome, SocketDoor, ToolCall
 from stress.injuries import ERRNOS, HELPERS, MESSENGERS, Injury, plan
@@ -256,6 +259,38 @@ def test_a_client_does_not_hammer_a_closed_door(outcome: Outcome, waits: list[fl
     stop, caller, shelf = _Waits(), Caller("ana", "store0"), Shelf("secret-aaaaaaaaaaaa")
     Client("ana", Ledger(), seed="1", doors=[(_Shut(outcome), 1)], callers=[(caller, shelf)]).run(stop, 3)
     assert stop.waits == waits
+
+
+def test_an_editor_lists_a_large_folder_once_in_a_while_and_meets_what_was_changed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):
+        path = tmp_path / f"{number % 3}" / f"{number}.md"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'---\nid: "{number}"\n---\n\nText {number}\n')
+        os.utime(path, ns=(number, number))
+    (tmp_path / ".hidden.md").touch()
+    listed: list[str] = []
+    original = outsiders._notes
+
+    def notes(folder: str) -> Iterator[tuple[int, Path]]:
+        listed.append(folder)
+        return original(folder)
+
+    monkeypatch.setattr(outsiders, "_notes", notes)
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    ledger = Ledger()
+    editor = outsiders.Editor(random.Random(1), 0.0, "store0", lambda: tmp_path, ledger)
+    assert [path.stem for path in editor._seen(tmp_path)] == [str(number) for number in range(60)]
+    for _ in range(40):
+        with contextlib.suppress(FileNotFoundError):
+            editor.act()
+    assert listed.count(str(tmp_path)) == 1
+    now[0] += outsiders.LISTED_SECONDS
+    editor.act()
+    assert listed.count(str(tmp_path)) == 2
+    assert len({edit.deed for edit in ledger.edits}) > 3
 
 
 # --- what the command says --------------------------------------------------------------------------------
