@@ -52,6 +52,7 @@ PRESENT: dict[str, Callable[[], bool]] = {
     "guide": _has_guide,
     "registry": _has_registry,
     "redis": lambda: shutil.which("redis-server") is not None,
+    "chromium": lambda: shutil.which("chromium") is not None,
 }
 """``limits``: a user whose access to files has any. ``wordllama``: there is no wheel of it for every machine."""
 

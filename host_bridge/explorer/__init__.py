@@ -10,7 +10,6 @@ Source: stores-and-access.md (Manage stores, Conversation access); knowledge-mor
 from __future__ import annotations
 
 from starlette.routing import BaseRoute, Mount
-from starlette.staticfiles import StaticFiles
 
 from host_bridge.explorer import (
     activity,
@@ -59,7 +58,7 @@ def routes(console: Console) -> list[BaseRoute]:
         site.route("/settings/maintenance", settings.maintenance),
         site.route("/hints", live.hints),
         site.route("/theme", live.theme, post=True),
-        Mount("/assets", StaticFiles(directory=ASSETS), name="assets"),
+        Mount("/assets", live.Assets(directory=ASSETS), name="assets"),
     ]
 
 

@@ -27,13 +27,13 @@ async def conversations(look: Look) -> Response:
         access=ACCESS,
         key_max=SESSION_KEY_MAX_CHARS,
         done=look.text("done"),
-        of=look.text("key"),
+        of=look.text("conversation"),
     )
 
 
 async def grant(look: Look) -> Response:
     """What the change will do, to be confirmed."""
-    key, access = look.text("key"), look.text("access") or NO_ACCESS
+    key, access = look.text("conversation"), look.text("access") or NO_ACCESS
     if key is None or (access not in ACCESS and access != NO_ACCESS):
         return look.moved("/settings/conversations")
     return look.page(
@@ -41,7 +41,7 @@ async def grant(look: Look) -> Response:
         title="Conversation access",
         question=_question(key, access, look.agent),
         consequences=consequences(key, access, look.agent),
-        fields=[("key", key), ("access", access)],
+        fields=[("conversation", key), ("access", access)],
         action=look.link("/settings/conversations/grant"),
         back=look.link("/settings/conversations"),
         dangerous=access == NO_ACCESS,
@@ -51,12 +51,12 @@ async def grant(look: Look) -> Response:
 async def granted(look: Look) -> Response:
     """Do what was confirmed; when this answers, nothing under a right that was taken can follow."""
     fields = await look.form()
-    key, access = (fields.get(name, [""])[-1] for name in ("key", "access"))
+    key, access = (fields.get(name, [""])[-1] for name in ("conversation", "access"))
     if access == NO_ACCESS:
         await look.ask("access.grants.remove", {"agent": look.agent, "sessionKey": key})
     else:
         await look.ask("access.grants.set", {"agent": look.agent, "sessionKey": key, "access": access})
-    return look.moved("/settings/conversations", done=access, key=key)
+    return look.moved("/settings/conversations", done=access, conversation=key)
 
 
 def consequences(key: str, access: str, agent: str) -> list[str]:

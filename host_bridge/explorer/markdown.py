@@ -25,8 +25,9 @@ LeadTo: TypeAlias = Callable[[Target], str | None]
 WEB_SCHEMES: Final = frozenset(("http", "https", "mailto"))
 DEPTH_MAX: Final = 32
 """Elements within each other; what lies deeper is shown without its own."""
-HEADING_SHIFT: Final = 1
-"""The record's title is the first heading of its page."""
+FIRST_LEVEL: Final = 2
+"""The record's title is the first heading of its page; the highest of its text stands below that."""
+_NO_HEADING: Final = 7
 
 _FOLDED_MARKS: Final = re.compile(r"(?:^|(?<=\s))(?:#{1,6}|[-*+]|>)(?=\s)|\s\|[\s|:-]*(?=\s)")
 """Of headings, items and tables whose lines were joined."""
@@ -77,6 +78,15 @@ def web_address(url: str) -> str | None:
     return url if parts.scheme.lower() == "mailto" or parts.netloc else None
 
 
+def _level(event: object) -> int:
+    """The level of a heading that begins here."""
+    match event:
+        case {"Start": {"Heading": {"level": level}}}:
+            return int(str(level).removeprefix("H"))
+        case _:
+            return _NO_HEADING
+
+
 class _Renderer:
     def __init__(self, path: str, lead_to: LeadTo) -> None:
         self._path = path
@@ -86,10 +96,13 @@ class _Renderer:
         self._columns: tuple[Any, ...] = ()
         self._column = 0
         self._in_head = False
+        self._highest = _NO_HEADING
 
     def render(self, body: str) -> Markup:
         # The parser does not read NUL as U+FFFD first, as CommonMark asks.
-        for event in pyromark.events(body.replace("\x00", "\ufffd"), options=OPTIONS):
+        found = list(pyromark.events(body.replace("\x00", "\ufffd"), options=OPTIONS))
+        self._highest = min((_level(event) for event in found), default=_NO_HEADING)
+        for event in found:
             if isinstance(event, str):
                 self._leaf(event, "")
                 continue
@@ -134,8 +147,7 @@ class _Renderer:
     def _tags(self, name: str, detail: JsonValue) -> tuple[str, str]:
         match name:
             case "Heading":
-                shown = detail["level"] if isinstance(detail, dict) else "H1"
-                level = min(int(str(shown).removeprefix("H")) + HEADING_SHIFT, 6)
+                level = min(_level({"Start": {name: detail}}) - self._highest + FIRST_LEVEL, 6)
                 return f'<h{level} dir="auto">', f"</h{level}>\n"
             case "List":
                 if detail is None:

@@ -173,6 +173,8 @@ class Site:
                 return HTMLResponse(shown, 401, headers={"Cache-Control": "no-store"})
             look = Look(request, self._console, operator, self._templates)
             try:
+                if post:
+                    await request.body()  # before anything is asked: asking listens for the client's leaving
                 await _take_in(look)
                 return await view(look)
             except KnowledgeError as error:

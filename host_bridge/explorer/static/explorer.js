@@ -3,6 +3,7 @@
 import { enhance } from "./enhance.js";
 import { keepCurrent } from "./live.js";
 
-enhance(document);
 const main = document.querySelector("main[data-live]");
-if (main !== null) keepCurrent(main);
+const given = main?.innerHTML; // as the server gave it, before anything is added
+enhance(document);
+if (main !== null) keepCurrent(main, given);

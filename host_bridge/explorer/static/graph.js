@@ -9,6 +9,7 @@ const COOLING = 0.985;
 const COLD = 0.02;
 const LABELS_FOR_ALL = 18;
 const NAMED_EDGES = 16;
+const LEGIBLE = 0.55;
 const LABEL_CHARACTERS = 34;
 
 /** Fetch the graph of `place` and draw it there. */
@@ -129,6 +130,11 @@ class Picture {
     this.names = typed.length <= NAMED_EDGES ? typed.map((edge) => this.#name(edge)) : [];
     this.groups = layout.nodes.map((node, index) => this.#node(node, index));
     place.append(this.svg);
+    this.size = this.svg.getBoundingClientRect();
+    new ResizeObserver(() => {
+      this.size = this.svg.getBoundingClientRect();
+      if (!this.moved) this.fit();
+    }).observe(this.svg);
     this.#listen();
     this.draw();
     this.fit();
@@ -179,7 +185,7 @@ class Picture {
 
   /** Show all of it. */
   fit() {
-    const { width, height } = this.svg.getBoundingClientRect();
+    const { width, height } = this.size;
     if (!width || !height) return;
     let left = Infinity, right = -Infinity, top = Infinity, bottom = -Infinity;
     for (const node of this.layout.nodes) {
@@ -187,6 +193,11 @@ class Picture {
       top = Math.min(top, node.y - 30); bottom = Math.max(bottom, node.y + 30);
     }
     const scale = Math.min(width / (right - left), height / (bottom - top), 1.6);
+    if (scale < LEGIBLE) { // a narrow screen shows the middle rather than everything too small to read
+      this.view = { scale: LEGIBLE, x: width / 2, y: height / 2 };
+      this.#show();
+      return;
+    }
     this.view = { scale, x: width / 2 - (scale * (left + right)) / 2, y: height / 2 - (scale * (top + bottom)) / 2 };
     this.#show();
   }

@@ -31,9 +31,9 @@ export class Coalesced {
   }
 }
 
-/** Listen while the page is visible, and ask again when it becomes so. */
-export function keepCurrent(main) {
-  const page = new Page(main);
+/** Listen while the page is visible, and ask again when it becomes so. `given` is the content as the server gave it. */
+export function keepCurrent(main, given) {
+  const page = new Page(main, given);
   const refreshes = new Coalesced(() => page.refresh());
   let stream = null;
   let again = null;
@@ -78,13 +78,14 @@ export function keepCurrent(main) {
 /** The page as the server last gave it. */
 class Page {
   #main;
-  #shown = null;
+  #shown;
   #written = false;
   #asking = false;
   #askAgain = false;
 
-  constructor(main) {
+  constructor(main, given) {
     this.#main = main;
+    this.#shown = given;
     main.addEventListener("input", () => { this.#written = true; });
   }
 
@@ -122,6 +123,7 @@ class Page {
     const fresh = found.querySelector("main");
     if (fresh === null) return;
     if (fresh.innerHTML === this.#shown) return;
+    await pressed(); // a click must not fall between the page before and the page after
     this.#shown = fresh.innerHTML;
     if (answer.status === 401) {
       document.body.replaceChildren(...found.body.children);
@@ -146,6 +148,15 @@ class Page {
     if (lines !== null && scrolled !== undefined) lines.scrollTop = scrolled;
     if (focused !== null) found(main, focused)?.focus({ preventScroll: true });
   }
+}
+
+let down = false;
+addEventListener("pointerdown", () => { down = true; }, true);
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { down = false; }, true);
+
+/** Once no pointer is pressed. */
+async function pressed() {
+  while (down) await new Promise((resolve) => { setTimeout(resolve, 50); });
 }
 
 function placeOf(element) {

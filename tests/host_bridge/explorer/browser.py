@@ -125,7 +125,7 @@ class Reader:
     def submit(self, page: Page) -> Page:
         """Send the page's one POST form of its main part as it stands, and follow."""
         form = next(one for one in page.all("form") if one.attributes.get("method") == "post"
-                    and not one.attributes["action"].startswith("/theme"))  # fmt: skip
+                    and not one.attributes["action"].startswith(("/theme", "/session/")))  # fmt: skip
         at = page.elements.index(form)
         inputs = [one.attributes for one in page.elements[at:] if one.name == "input"]
         fields = [(one["name"], one.get("value", "")) for one in inputs if one["name"] != "csrf"]

@@ -14,6 +14,7 @@ from tests.kit.actors import eventually
 from tests.kit.store import stores
 
 READER = Operator("ana", frozenset(("operator.read", "operator.write")))
+GRANT = "/settings/conversations/grant"
 MAINS = Operator("of main", frozenset(("operator.admin",)), ("main",))
 
 
@@ -130,7 +131,7 @@ def test_access_is_granted_to_a_conversation_after_its_consequence_was_named(wor
 
 def test_removing_access_says_that_it_cannot_remove_what_was_already_retrieved(world: World, visitor: Reader) -> None:
     world.page("Pilot")
-    visitor.submit(visitor.get("/settings/conversations/grant?key=chat:group:42&access=read-save"))
+    visitor.submit(visitor.get("/settings/conversations/grant?conversation=chat:group:42&access=read-save"))
     assert world.read("records", {}, GROUP)["total"] == 1
     asking = visitor.get(visitor.get("/settings/conversations").link("Remove access"))
     assert "Removing access stops future reads and saves." in asking.text
@@ -142,10 +143,10 @@ def test_removing_access_says_that_it_cannot_remove_what_was_already_retrieved(w
 
 def test_a_grant_that_matches_no_known_session_is_marked(world: World, visitor: Reader) -> None:
     world.page("Pilot")
-    page = visitor.submit(visitor.get("/settings/conversations/grant?key=chat:other&access=read"))
+    page = visitor.submit(visitor.get("/settings/conversations/grant?conversation=chat:other&access=read"))
     assert "No known conversation" in page.text
     world.read("status", {}, GROUP)
-    visitor.submit(visitor.get("/settings/conversations/grant?key=chat:group:42&access=read"))
+    visitor.submit(visitor.get("/settings/conversations/grant?conversation=chat:group:42&access=read"))
     assert visitor.get("/settings/conversations").text.count("No known conversation") == 1
 
 
@@ -153,7 +154,7 @@ def test_there_is_no_grant_that_only_saves(world: World, visitor: Reader) -> Non
     page = visitor.get("/settings/conversations")
     offered = [one.attributes["value"] for one in page.all("option") if "read" in one.attributes["value"]]
     assert offered == ["read", "read-save"]
-    status, _ = visitor.post("/settings/conversations/grant", [("key", "chat:x"), ("access", "save")])
+    status, _ = visitor.post(GRANT, [("conversation", "chat:x"), ("access", "save")])
     assert status == 400
 
 
@@ -164,7 +165,7 @@ def test_a_change_without_the_forms_token_is_refused_and_changes_nothing(world: 
     world.page("Pilot")
     share = [("of", "main"), ("name", "family")]
     assert visitor.post("/settings/stores/share", share, token="guessed")[0] == 403
-    assert visitor.post("/settings/conversations/grant", [("key", "k"), ("access", "read")], token="")[0] == 403
+    assert visitor.post(GRANT, [("conversation", "k"), ("access", "read")], token="")[0] == 403
     assert membership(world) == {}
     assert world.bridge.ask("access.grants.list", {"agent": "main"})["grants"] == []
 
@@ -172,12 +173,12 @@ def test_a_change_without_the_forms_token_is_refused_and_changes_nothing(world: 
 def test_changes_need_operator_admin(world: World) -> None:
     world.page("Pilot")
     reader = Reader(BridgeConsole(world.bridge, READER))
-    for address in ("/settings/stores/share?of=main&name=family", "/settings/conversations/grant?key=k&access=read"):
+    for address in ("/settings/stores/share?of=main&name=family", f"{GRANT}?conversation=k&access=read"):
         page = reader.get(address)
         assert "This needs the scope operator.admin." in page.text
-        assert [one.attributes["action"] for one in page.all("form", method="post")] == ["/theme"]
+        assert [one.attributes["action"] for one in page.all("form", method="post")] == ["/theme", "/session/end"]
     assert reader.post("/settings/stores/share", [("of", "main"), ("name", "family")])[0] == 403
-    assert reader.post("/settings/conversations/grant", [("key", "k"), ("access", "read")])[0] == 403
+    assert reader.post(GRANT, [("conversation", "k"), ("access", "read")])[0] == 403
     assert membership(world) == {}
 
 
@@ -187,9 +188,9 @@ def test_an_operator_with_a_role_changes_its_own_agents_only(world: World) -> No
     operator = Reader(BridgeConsole(world.bridge, MAINS))
     operator.get("/settings/stores/own?of=ben", status=404)
     operator.get("/settings/stores/share?of=main&name=family&with=ben", status=400)
-    fields = [("key", "k"), ("access", "read")]
+    fields = [("conversation", "k"), ("access", "read")]
     assert operator.post("/settings/conversations/grant?agent=ben", fields)[0] == 403
-    assert operator.post("/settings/conversations/grant", fields)[0] == 303
+    assert operator.post(GRANT, fields)[0] == 303
 
 
 def test_a_get_changes_nothing_and_a_reload_after_a_change_repeats_nothing(world: World, visitor: Reader) -> None:

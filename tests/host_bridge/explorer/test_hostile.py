@@ -122,7 +122,7 @@ def test_a_hostile_request_stays_text(hostile: tuple[World, list[str]]) -> None:
     for text in HOSTILE:
         for address in ("/search", "/find", "/browse", "/timeline", "/settings/vocabulary", "/settings/stores/share",
                         "/settings/conversations/grant"):  # fmt: skip
-            names = ("q", "name", "match", "tag", "type", "subject", "key", "of", "done")
+            names = ("q", "name", "match", "tag", "type", "subject", "conversation", "of", "done")
             fields = dict.fromkeys(names, text)
             assert_harmless(reader.get(address, status=None, **fields, access="read"))
         assert_harmless(reader.get("/recent", status=None, agent=text))
@@ -162,3 +162,10 @@ def test_a_picture_is_a_link_and_never_loaded() -> None:
     shown = str(render("![a map](https://example.org/map.png)", "x.md", lambda target: None))
     assert "<img" not in shown
     assert 'href="https://example.org/map.png" rel="noopener noreferrer nofollow"' in shown
+
+
+def test_the_highest_heading_of_a_text_stands_directly_below_the_title() -> None:
+    shown = str(render("### Who\n\n##### Where\n", "x.md", lambda target: None))
+    assert "<h2" in shown
+    assert "<h4" in shown
+    assert "<h1" not in shown

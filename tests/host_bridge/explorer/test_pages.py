@@ -250,7 +250,7 @@ def test_nothing_is_sent_automatically_and_no_page_has_a_control_that_writes_kno
         page = reader.get(address)
         posted = {one.attributes["action"].split("?")[0] for one in page.all("form")
                   if one.attributes.get("method", "get") != "get"}  # fmt: skip
-        assert posted == {"/theme"}, address
+        assert posted == {"/theme", "/session/end"}, address
     assert furnished.ask("history", limit=1)["total"] == before
 
 
