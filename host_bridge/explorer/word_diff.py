@@ -54,8 +54,9 @@ def passages(earlier: str, later: str) -> tuple[Passage, ...]:
             shown.append(piece)
             continue
         lines = piece.text.splitlines(keepends=True)
-        head = CONTEXT_LINES if index else 0
-        tail = CONTEXT_LINES if index + 1 < len(pieces) else 0
+        # The rest of a line that changed is no line of context.
+        head = CONTEXT_LINES + (not pieces[index - 1].text.endswith("\n")) if index else 0
+        tail = CONTEXT_LINES + (not piece.text.endswith("\n")) if index + 1 < len(pieces) else 0
         if len(lines) <= head + tail + 1:
             shown.append(piece)
             continue

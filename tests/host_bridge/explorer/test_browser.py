@@ -311,6 +311,22 @@ def test_a_session_that_ends_empties_every_page_of_it(fresh: Desk) -> None:
     assert "Secret plan" not in page.content()
 
 
+def test_a_lost_connection_is_said_and_what_happened_meanwhile_is_shown_once_it_is_back(fresh: Desk) -> None:
+    fresh.world.page("First")
+    context = fresh.sign_in()
+    page = fresh.open(context, "/recent")
+    expect(page.get_by_role("link", name="First")).to_be_visible()
+    with page.expect_request("**/hints"):
+        page.reload()
+    context.set_offline(True)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it asks, as when it becomes visible
+    expect(page.locator("html[data-lost]")).to_have_count(1)
+    fresh.world.page("Second")
+    context.set_offline(False)
+    expect(page.get_by_role("link", name="Second")).to_be_visible(timeout=15_000)
+    expect(page.locator("html[data-lost]")).to_have_count(0)
+
+
 def test_open_details_and_the_place_of_the_keyboard_survive_a_refresh(fresh: Desk) -> None:
     pilot = fresh.world.page("Pilot")
     page = fresh.open(fresh.sign_in(), f"/record/{pilot}")

@@ -105,6 +105,24 @@ def test_an_agent_in_two_stores_is_shown_as_unavailable_with_what_mends_it(world
     assert membership(world) == {"family": ["main"], "lab": []}
 
 
+def test_the_page_lists_each_agent_and_every_known_store_unused_ones_too(world: World, visitor: Reader) -> None:
+    shared(world, visitor)
+    world.call("save_page", {"title": "Notes", "type": "project", "body": "x"}, OwnerPrivate("research"))
+    visitor.submit(visitor.get("/settings/stores/join?of=research&name=family"))
+    page = visitor.get("/settings/stores")
+    for said in ("main uses family", "ben uses family", "research uses family", "Own store of research",
+                 "unused: its agent uses a named store", "in use by main, ben, research"):  # fmt: skip
+        assert said in page.text, said
+
+
+def test_an_empty_named_store_remains_in_the_inventory(world: World, visitor: Reader) -> None:
+    shared(world, visitor)
+    for agent in ("main", "ben"):
+        visitor.submit(visitor.get(f"/settings/stores/own?of={agent}"))
+    assert membership(world) == {"family": []}
+    assert "no agent uses it" in visitor.get("/settings/stores").text
+
+
 def test_looking_at_settings_creates_no_store(world: World, visitor: Reader) -> None:
     for address in ("/settings/stores", "/settings/stores/own?of=ben", "/settings/vault", "/settings/conversations"):
         visitor.get(address)
