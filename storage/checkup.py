@@ -35,6 +35,7 @@ from storage.state import journal
 from storage.state.connection import StorageCorrupt
 from storage.state.upkeep import partitions
 from storage.store_parts import missing_parts
+from storage.system_memory.examining import condition
 
 PATHS_SHOWN: Final = 20
 
@@ -77,6 +78,7 @@ def checkup(
     stores, defects = _registry(layout, owned)
     found += defects
     found += _left_behind(layout)
+    found += _system_memory(layout, owned) if only is None else ()
     found += _strangers(layout, stores) if stores is not None else ()
     known = {} if stores is None else stores
     if stores is None:
@@ -147,6 +149,25 @@ def _left_behind(layout: Layout) -> Iterator[Defect]:
             "A restore was cut short; nothing of it is in place.",
             "run `knowledge restore` again, or remove the folder",
             {"path": str(staged)},
+        )
+
+
+def _system_memory(layout: Layout, owned: bool) -> Iterator[Defect]:
+    path = layout.system_memory
+    mends = {
+        "damaged": "put the file of a backup in its place, or move it away with the files beside it; what is not in a "
+        "backup is lost",
+        "foreign": "move it away, or put the file of a backup in its place",
+        "newer_format": "use the newer version of the program",
+        "unreadable": "check the disk and the rights on the file",
+    }
+    state, why = condition(path, whole=not owned)
+    if state in mends:
+        yield Defect(
+            state if state in ("newer_format", "unreadable") else f"system_memory_{state}",
+            f"{why.rstrip('.')}. Nothing else is held up by it.",
+            mends[state],
+            {"path": str(path)},
         )
 
 

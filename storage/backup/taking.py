@@ -208,8 +208,7 @@ def _fill(
     run.tell("registry")
     registry_id, roots = _registry(run, only, grants_of)
     _beside(run, run.layout.state_dir, run.layout.configuration.name)
-    if _is_there(run.layout.system_memory):
-        _copy_database(run, run.layout.system_memory, run.layout.system_memory.name)
+    whole = only is not None or _take_system_memory(run)  # what every account said is no part of one store
     run.stores = len(roots)
     marks = []
     for number, (vault_id, root) in enumerate(roots.items()):
@@ -228,12 +227,29 @@ def _fill(
     stamp = taken_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     parts = tuple(sorted(run.parts, key=lambda part: part.path))
     manifest = BackupManifest(
-        backup_id, stamp, registry_id, len(marks) == run.stores and only is None, tuple(marks), parts
+        backup_id, stamp, registry_id, len(marks) == run.stores and only is None and whole, tuple(marks), parts
     )
     run.growing.write(BACKUP_NAME, manifest.encode())
     run.growing.finish()
     run.tell("done", 1, 1)
     return manifest
+
+
+def _take_system_memory(run: Run) -> bool:
+    """Whether the backup has it, where there is one; a damaged one keeps nothing else from being backed up."""
+    path = run.layout.system_memory
+    if not _is_there(path):
+        return True
+    before = len(run.parts)
+    try:
+        _copy_database(run, path, path.name)
+    except (StorageCorrupt, StoreUnavailable) as error:
+        del run.parts[before:]
+        run.growing.drop(path.name)
+        why = error.message if isinstance(error, StoreUnavailable) else "it is damaged"
+        run.find("system_memory_left_out", path.name, f"{path.name} is not in the backup: {why}")
+        return False
+    return True
 
 
 def _registered(layout: Layout, only: str | None) -> dict[str, Path]:

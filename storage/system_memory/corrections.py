@@ -46,7 +46,7 @@ def supersede(system: SystemDatabase, acting: Acting, target: object, draft: Cla
     body, fields = findings.claim(draft)
     findings.settle()
     _require_slug(row, fields)
-    refuse_claimed_secrets(body, fields.slug, fields.entity, [reference.ref for reference in fields.evidence_refs])
+    refuse_claimed_secrets(body, fields)
     return _replaced(system, acting, row, body, fields, "memory.supersede")
 
 
@@ -87,7 +87,7 @@ def promote(
     findings.settle()
     _require_slug(row, fields)
     _require_reviewed(corpus(), named, fields)
-    refuse_claimed_secrets("", fields.slug, fields.entity, [reference.ref for reference in fields.evidence_refs])
+    refuse_claimed_secrets("", fields)
     return _replaced(system, acting, row, body, replace(fields, stance=named), "memory.promote")
 
 

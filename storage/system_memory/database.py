@@ -109,10 +109,12 @@ class SystemDatabase:
                 require_ours(looked)
             finally:
                 looked.close()
-        database = Database.open(path, point_prefix="system_memory", create=create)
+        with _reached(path), effect("system_memory.folder"):
+            # Before SQLite makes the files beside it, which get its mode.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            os.chmod(path, 0o600)
+        database = Database.open(path, point_prefix="system_memory")
         try:
-            with _reached(path), effect("system_memory.folder"):
-                os.chmod(path, 0o600)
             if database.user_version() == 0:
                 with database.transaction(full=True, point="system_memory.create"):
                     database.execute_script(SCHEMA)

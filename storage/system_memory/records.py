@@ -12,6 +12,7 @@ from messages.errors import NotFound, StewardRequired
 from storage.system_memory.database import SystemDatabase, evidence_of, evidence_text, is_id, new_id
 from storage.system_memory.model import Acting, Record, Row
 from storage.system_memory.redaction import refuse_secrets
+from storage.system_memory.rows import refuse_secrets_in_evidence
 from storage.system_memory.shapes import Findings
 
 _COLUMNS = "id, memory_id, author, role, ground, inserted_at, verdict, challenge_id, evidence_refs"
@@ -52,8 +53,7 @@ def challenge(
     evidence = None if evidence_refs is None else findings.evidence(evidence_refs)
     findings.settle()
     refuse_secrets("ground", reason)
-    for place, reference in enumerate(evidence or ()):
-        refuse_secrets(f"evidenceRefs[{place}].ref", reference.ref)
+    refuse_secrets_in_evidence(evidence or ())
     with system.change():
         record = Record(new_id(), row.id, account, "challenge", reason, system.next_time(), evidence_refs=evidence)
         insert(system, record)

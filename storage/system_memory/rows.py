@@ -10,7 +10,7 @@ from typing import Final
 
 from messages.errors import NotFound, QuotaReached, SupersedesNotFound
 from storage.system_memory.database import COLUMNS, SystemDatabase, is_id, new_id, row_of
-from storage.system_memory.model import ACCOUNT_BUCKETS, BUCKETS, LIVE_ROWS_MAX, OWNER, Bucket, Row
+from storage.system_memory.model import ACCOUNT_BUCKETS, BUCKETS, LIVE_ROWS_MAX, OWNER, Bucket, EvidenceReference, Row, SystemFields
 from storage.system_memory.redaction import refuse_secrets
 from storage.system_memory.shapes import ClaimDraft, Findings
 
@@ -59,7 +59,7 @@ def observe(system: SystemDatabase, account: str, draft: ClaimDraft) -> Row:
     findings = Findings()
     body, fields = findings.claim(draft)
     findings.settle()
-    refuse_claimed_secrets(body, fields.slug, fields.entity, [reference.ref for reference in fields.evidence_refs])
+    refuse_claimed_secrets(body, fields)
     with system.change():
         _require_room(system, account)
         row = Row(new_id(), account, "system", body, system.next_time(), system=fields)
@@ -67,14 +67,20 @@ def observe(system: SystemDatabase, account: str, draft: ClaimDraft) -> Row:
     return row
 
 
-def refuse_claimed_secrets(body: str, slug: str, entity: str | None, references: Collection[str]) -> None:
+def refuse_claimed_secrets(body: str, fields: SystemFields) -> None:
     """Raise ``RedactionRequired`` where a text of a claim holds a secret."""
     refuse_secrets("body", body)
-    refuse_secrets("slug", slug)
-    if entity is not None:
-        refuse_secrets("entity", entity)
+    refuse_secrets("slug", fields.slug)
+    if fields.entity is not None:
+        refuse_secrets("entity", fields.entity)
+    refuse_secrets_in_evidence(fields.evidence_refs)
+
+
+def refuse_secrets_in_evidence(references: Collection[EvidenceReference]) -> None:
+    """Raise ``RedactionRequired`` where a reference or its digest holds a secret."""
     for place, reference in enumerate(references):
-        refuse_secrets(f"evidenceRefs[{place}].ref", reference)
+        refuse_secrets(f"evidenceRefs[{place}].ref", reference.ref)
+        refuse_secrets(f"evidenceRefs[{place}].digest", reference.digest)
 
 
 def list_rows(
