@@ -37,6 +37,7 @@ from storage.system_memory import rows
 from storage.system_memory.model import account_view
 from storage.system_memory.ranking import Rankings
 from storage.system_memory.recall import NOTHING, Recalled, recall
+from storage.system_memory.shapes import require_account
 
 logger = logging.getLogger(__name__)
 
@@ -142,6 +143,7 @@ class SystemMemory(GuardedActor):
 
     def _of_account(self, permit: Permit, request: AccountRequest) -> JsonObject:
         account = permit.agent
+        require_account(account)
         match request:
             case CreateMemoryRequest():
                 with self._gate.fence(permit):

@@ -29,6 +29,7 @@ from storage.faults import effect
 from storage.state.connection import Database
 from storage.system_memory.model import EvidenceReference, Row, Status, SystemFields, Verdict
 from storage.system_memory.schema import FORMAT, SCHEMA, TABLES
+from storage.system_memory.shapes import require_account
 from storage.system_memory.status import OpenChallenge, status_of, suspended_rows
 
 FAULT_POINTS: Final = (
@@ -227,7 +228,8 @@ class SystemDatabase:
     # --- rows ------------------------------------------------------------------------------------------
 
     def insert(self, row: Row) -> None:
-        """Add a row, inside :meth:`change`."""
+        """Add a row, inside :meth:`change`. Raises ``InvalidArgument`` for an account that cannot be one."""
+        require_account(row.account)
         system = row.system
         values = (
             (None,) * 7

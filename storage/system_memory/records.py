@@ -13,7 +13,7 @@ from storage.system_memory.database import SystemDatabase, evidence_of, evidence
 from storage.system_memory.model import Acting, Record, Row
 from storage.system_memory.redaction import refuse_secrets
 from storage.system_memory.rows import refuse_secrets_in_evidence
-from storage.system_memory.shapes import Findings
+from storage.system_memory.shapes import Findings, require_account
 
 _COLUMNS = "id, memory_id, author, role, ground, inserted_at, verdict, challenge_id, evidence_refs"
 
@@ -89,7 +89,8 @@ def refutation(system: SystemDatabase, steward: str, memory_id: str, challenge_i
 
 
 def insert(system: SystemDatabase, record: Record) -> None:
-    """Add a record, inside a change."""
+    """Add a record, inside a change. Raises ``InvalidArgument`` for an author who cannot be an account."""
+    require_account(record.author)
     prefix, subject = {
         "admission": ("adm:", record.memory_id),
         "challenge": ("chl:", record.memory_id),

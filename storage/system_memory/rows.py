@@ -10,9 +10,18 @@ from typing import Final
 
 from messages.errors import NotFound, QuotaReached, SupersedesNotFound
 from storage.system_memory.database import COLUMNS, SystemDatabase, is_id, new_id, row_of
-from storage.system_memory.model import ACCOUNT_BUCKETS, BUCKETS, LIVE_ROWS_MAX, OWNER, Bucket, EvidenceReference, Row, SystemFields
+from storage.system_memory.model import (
+    ACCOUNT_BUCKETS,
+    BUCKETS,
+    LIVE_ROWS_MAX,
+    OWNER,
+    Bucket,
+    EvidenceReference,
+    Row,
+    SystemFields,
+)
 from storage.system_memory.redaction import refuse_secrets
-from storage.system_memory.shapes import ClaimDraft, Findings
+from storage.system_memory.shapes import ClaimDraft, Findings, require_account
 
 LIST_MAX: Final = 200
 
@@ -30,6 +39,7 @@ def create(
 
     Raises ``InvalidArgument``, ``LimitExceeded``, ``RedactionRequired``, ``SupersedesNotFound``, ``QuotaReached``.
     """
+    require_account(account)
     findings = Findings()
     chosen: Bucket = "user"
     if bucket is not None:
@@ -56,6 +66,7 @@ def observe(system: SystemDatabase, account: str, draft: ClaimDraft) -> Row:
 
     Raises ``InvalidArgument``, ``LimitExceeded``, ``EvidenceInvalid``, ``RedactionRequired``, ``QuotaReached``.
     """
+    require_account(account)
     findings = Findings()
     body, fields = findings.claim(draft)
     findings.settle()

@@ -17,6 +17,7 @@ from messages.errors import EvidenceInvalid, InvalidArgument, KnowledgeError, Li
 from messages.json_types import JsonObject, JsonValue
 from messages.text import text_fault
 from storage.system_memory.model import (
+    ACCOUNT_MAX_CHARS,
     BODY_MAX_CHARS,
     ENTITY_MAX_CHARS,
     EVIDENCE_KINDS,
@@ -41,6 +42,13 @@ _CLASSES: Final[Mapping[str, type[KnowledgeError]]] = {
     cls.code: cls for cls in (InvalidArgument, LimitExceeded, EvidenceInvalid)
 }
 REFERENCE_MAX_CHARS: Final = 2_000
+
+
+def require_account(account: str) -> None:
+    """Raise ``InvalidArgument`` for a name under which nothing can be kept: every door hands in names of its own."""
+    if text_fault(account) is not None or not 1 <= len(account) <= ACCOUNT_MAX_CHARS or account != account.strip():
+        form = f"1 to {ACCOUNT_MAX_CHARS} characters without space around them"
+        raise InvalidArgument(f"An account is {form}.", field="account", reason="malformed", allowed=form)
 
 
 @dataclass(frozen=True, slots=True)

@@ -409,3 +409,12 @@ def test_the_owners_socket_and_python_answer_stewards(bridge: KnowledgeBridge) -
     assert bridge.steward("steward.status", {})["claims"]
     with pytest.raises(InvalidArgument):
         bridge.steward("systemMemory.list", {})
+
+
+def test_an_account_with_space_around_it_is_refused_and_takes_system_memory_from_nobody(host: Host) -> None:
+    for _ in range(8):
+        host.audience = {**OWNER, "account": " ann "}
+        assert code(ask(host, "create", body="x")) == "invalid_argument"
+    host.audience = OWNER
+    ask(host, "create", body="kept")
+    assert bodies(host) == ["kept"]
