@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -146,7 +147,9 @@ class Outbox:
     """Writes lines to a descriptor in its own thread, in the order in which they were put. Any thread puts.
 
     The descriptor need not be non-blocking: pieces of at most ``PIPE_BUF`` bytes are written, each after the
-    descriptor said that it has room. ``on_broken`` runs once, in the writer's thread, when the other end is gone.
+    descriptor said that it has room. ``send`` is for one that can do better: it writes as much as there is room for,
+    says how much that was, and raises ``BlockingIOError`` instead of waiting. ``on_broken`` runs once, in the writer's
+    thread, when the other end is gone.
     """
 
     def __init__(
@@ -156,8 +159,10 @@ class Outbox:
         name: str,
         on_broken: Callable[[], None] | None = None,
         patience: float = HAND_OVER_SECONDS,
+        send: Callable[[memoryview], int] | None = None,
     ) -> None:
         self._descriptor = descriptor
+        self._send = send or self._send_piece
         self._on_broken = on_broken
         self._patience = patience
         self._items: deque[bytes | _Answer] = deque()
@@ -254,10 +259,16 @@ class Outbox:
     def _write(self, data: bytes) -> None:
         until = time.monotonic() + self._patience
         view = memoryview(data)
+        has_room = True  # which the hand-over has waited for
         while view:
-            self._wait_for_room(until)
-            written = os.write(self._descriptor, view[: select.PIPE_BUF])
-            view = view[written:]
+            if not has_room:
+                self._wait_for_room(until)
+            has_room = False
+            with suppress(BlockingIOError):
+                view = view[self._send(view) :]
+
+    def _send_piece(self, view: memoryview) -> int:
+        return os.write(self._descriptor, view[: select.PIPE_BUF])
 
     def _wait_for_room(self, until: float | None) -> None:
         """Return once the descriptor takes bytes; ``OSError`` when its reader is gone or ``until`` has passed."""

@@ -48,7 +48,12 @@ class Session:
         self._connection = connection
         connection.setblocking(True)
         self._reader = LineReader(connection.fileno())
-        self._outbox = Outbox(connection.fileno(), name=f"conn-{connection.fileno()}", on_broken=self._reader.stop)
+        self._outbox = Outbox(
+            connection.fileno(),
+            name=f"conn-{connection.fileno()}",
+            on_broken=self._reader.stop,
+            send=lambda view: connection.send(view, socket.MSG_DONTWAIT),
+        )
         self._door: Callable[[], McpSession] | None = None
         self._mcp: McpSession | None = None
         self._ending = threading.Event()

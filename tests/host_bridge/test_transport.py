@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -207,3 +208,27 @@ def test_a_large_answer_crosses_a_socket_whole() -> None:
         assert line == b"y" * 3_000_000
         outbox.close()
         reader.close()
+
+
+@pytest.mark.parametrize("size", [20_000, 3_000_000])
+def test_an_answer_leaves_a_socket_in_pieces_as_large_as_it_takes(size: int) -> None:
+    ours, theirs = socket.socketpair()
+    sent: list[int] = []
+
+    def send(view: memoryview) -> int:
+        if len(sent) == 1:
+            sent.append(0)
+            raise BlockingIOError  # somebody else's bytes came in between
+        sent.append(ours.send(view, socket.MSG_DONTWAIT))
+        return sent[-1]
+
+    with ours, theirs:
+        outbox = Outbox(ours.fileno(), name="test", send=send)
+        outbox.put_answer(Answer({"text": "y" * size}), render, refuse)
+        reader = LineReader(theirs.fileno())
+        assert next(iter(reader)) == b"y" * size
+        outbox.close()
+        reader.close()
+    assert sum(sent) == size + 1
+    assert sent[0] > 4 * select.PIPE_BUF
+    assert size > 20_000 or sent == [size + 1]
