@@ -14,6 +14,7 @@ from messages.audience import parse_audience
 from messages.host import METHODS, parse_params
 from messages.operator import OPERATOR_METHODS, SUBSCRIBE
 from messages.provider import PROVIDER_METHODS
+from messages.system_memory import SYSTEM_MEMORY_METHODS
 from storage.ontology import activate
 from storage.records import ParsedRecord, parse_record
 from storage.records._fields import ENVELOPE, OF_KIND
@@ -78,7 +79,7 @@ def test_the_table_of_methods_is_the_protocols() -> None:
     page = (CHECKOUT / "docs" / "host-protocol.md").read_text("utf-8")
     assert re.findall(r"^\| `([\w.$/]+)` \|", page, re.MULTILINE) == [
         "initialize", "tools.list", "tools.call", "$/cancel", "shutdown", SUBSCRIBE, *PROVIDER_METHODS,
-        *OPERATOR_METHODS,
+        *SYSTEM_MEMORY_METHODS, *OPERATOR_METHODS,
     ]  # fmt: skip
 
 

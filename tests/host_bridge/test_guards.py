@@ -18,12 +18,12 @@ from typing import Final
 
 import pytest
 
-from tests.host_bridge.guards import access, doors, folders, http, partitions
+from tests.host_bridge.guards import access, doors, folders, http, partitions, system_memory
 from tests.host_bridge.guards.kit import Attempt, Guard, Made, World, make, told
 from tests.kit.leaks import nothing_left
 from tests.tree import CHECKOUT
 
-TABLES: Final = (access, partitions, folders, doors, http)
+TABLES: Final = (access, partitions, folders, doors, http, system_memory)
 GUARDS: Final[dict[str, Guard]] = {guard.name: guard for table in TABLES for guard in table.GUARDS}
 ATTEMPTS: Final[list[Attempt]] = [attempt for table in TABLES for attempt in table.ATTEMPTS]
 _numbers = itertools.count()
