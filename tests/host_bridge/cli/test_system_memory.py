@@ -14,6 +14,7 @@ import pytest
 from host_bridge.cli import exits
 from messages.json_types import JsonObject
 from tests.host_bridge.processes import ROOT, Home, Typed
+from tests.storage.backup.house import house
 
 EVIDENCE = "url:https://example.org:8443/report:sha256:2c26b46b"
 REFERENCE: JsonObject = {"kind": "url", "ref": "https://example.org:8443/report", "digest": "sha256:2c26b46b"}
@@ -304,3 +305,19 @@ def test_a_second_owner_is_refused_while_one_has_the_directory(real: Home) -> No
     second = real.run("serve")
     assert second.returncode != exits.OK
     assert did(real, "status")["claims"]
+
+
+def test_repair_leaves_a_damaged_system_memory_alone_and_the_doctor_says_what_to_do(
+    tmp_path: Path, typed: Typed
+) -> None:
+    layout = house(tmp_path)
+    layout.system_memory.write_bytes(b"not a database at all, but long enough to have a header of its own" * 20)
+    before = layout.system_memory.read_bytes()
+    place = ("--state-dir", str(layout.state_dir), "--json")
+    typed("repair", "--yes", *place)
+    assert layout.system_memory.read_bytes() == before
+    looked = typed("doctor", *place)
+    assert looked.returncode == exits.FINDINGS
+    [finding] = json.loads(looked.stdout)["findings"]
+    assert finding["code"] == "system_memory_damaged"
+    assert "backup" in finding["mend"]
