@@ -74,7 +74,8 @@ class GuardedConnection(H11Protocol):
         """A stranger until a request shows a bearer or a session that counts."""
         super().connection_made(transport)
         # Nothing waits in this process: what `send` has returned from is in the kernel (see answers.hand_over).
-        transport.set_write_buffer_limits(high=0)
+        # asyncio's TLS pauses a writer at its limit, the plain transport above it: there 0 would pause for ever.
+        transport.set_write_buffer_limits(high=0 if transport.get_extra_info("sslcontext") is None else 1, low=0)
         if not self.all.add(self):
             self.abort()
             return

@@ -212,7 +212,13 @@ class Door:
 
     @contextmanager
     def _page_of(self, session: Session | None) -> Iterator[None]:
-        """A place among the pages. Raises ``Busy`` where a session, or all strangers together, have too many open."""
+        """A place among the session's pages. Raises ``Busy`` where it has too many open.
+
+        Strangers are bounded by their connections alone: a place that they shared, one of them could take from all.
+        """
+        if session is None:
+            yield
+            return
         whose = id(session)
         if self._open_pages[whose] >= self.limits.pages:
             raise Busy("As many pages of this session are open as the server holds; close one.")
@@ -227,7 +233,7 @@ class Door:
     def _require_place(self, headers: Headers) -> None:
         """A name that is not ours is somebody else's page that had its name point here (DNS rebinding)."""
         host = headers.one("host")
-        if host is None or host.lower() not in self._places.hosts:
+        if host is None or not self._places.has_host(host):
             raise Refused(Denied("This server is not addressed by that name.", reason="host"), 421)
 
     async def _body(self, headers: Headers, scope: Scope, receive: Receive) -> Receive:

@@ -8,6 +8,7 @@ Source: decisions.md section 7; docs/http.md (What is refused).
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -40,6 +41,21 @@ class Places:
 
     hosts: frozenset[str]
     origins: frozenset[str]
+    addresses_at: tuple[str, int] | None = None
+    """Scheme and port of a server that listens at every address of the machine: by an address it may be named as well,
+    since no name that somebody else chose can be one."""
+
+    def has_host(self, host: str) -> bool:
+        """Whether a ``Host`` names this server."""
+        host = host.lower()
+        return host in self.hosts or (self.addresses_at is not None and _is_address(host, self.addresses_at[1]))
+
+    def has_origin(self, origin: str) -> bool:
+        """Whether an ``Origin`` is one of this server's own pages."""
+        scheme, _, host = origin.lower().partition("://")
+        if self.addresses_at is not None and scheme == self.addresses_at[0] and _is_address(host, self.addresses_at[1]):
+            return True
+        return origin.lower() in self.origins
 
 
 class Headers:
@@ -96,7 +112,7 @@ def require_own_page(headers: Headers, scope: Scope, places: Places) -> None:
     site = headers.one("sec-fetch-site")
     # A form of a page without referrers comes from "null"; that it is our own page, a browser says and no page can.
     own_form = origin == "null" and site == "same-origin"
-    if origin is not None and origin.lower() not in places.origins and not own_form:
+    if origin is not None and not places.has_origin(origin) and not own_form:
         raise Denied("Pages of other origins may not call this server.", reason="origin")
     navigation = headers.one("sec-fetch-mode") == "navigate" and headers.one("sec-fetch-dest") == "document"
     if site in ("cross-site", "same-site") and not (navigation and scope["method"] == "GET"):
@@ -121,6 +137,15 @@ def require_no_secret_in_query(scope: Scope) -> None:
             field="query",
             reason="secret_in_query",
         )
+
+
+def _is_address(host: str, port: int) -> bool:
+    name, _, given = host.rpartition(":")
+    try:
+        ipaddress.ip_address(name[1:-1] if name.startswith("[") else name)
+    except ValueError:
+        return False
+    return given == str(port)
 
 
 def secured(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

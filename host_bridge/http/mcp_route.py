@@ -15,7 +15,7 @@ import hashlib
 import json
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -48,10 +48,12 @@ from messages.vocabulary import REQUEST_MAX_BYTES
 
 DEFAULT_PROFILE: Final = "core"
 SESSIONS_MAX: Final = 256
+CALLER_SESSIONS_MAX: Final = 32
 SESSION_IDLE_SECONDS: Final = 30 * 60.0
 _STARTS_KEPT: Final = 1_024
 _COUNTED: Final = ("initialize", "server/discover", "tools/list", "resources/list", "resources/read", "prompts/get")
 _Put: TypeAlias = Callable[[JsonObject], Awaitable[None]]
+_SESSION_HEADER: Final = b"mcp-session-id"
 _CALLER_KEY: Final = "knowledge.caller"
 _HELD_KEY: Final = "knowledge.held"
 _SPEAKER_KEY: Final = "knowledge.speaker"
@@ -71,6 +73,7 @@ class McpRoute:
         self._stop = stop
         self._managers: dict[str, StreamableHTTPSessionManager] = {}
         self._starts: OrderedDict[str, str] = OrderedDict()
+        self._opened_by: OrderedDict[str, deque[tuple[str, StreamableHTTPSessionManager]]] = OrderedDict()
         self._stack: AsyncExitStack | None = None
 
     @asynccontextmanager
@@ -126,9 +129,21 @@ class McpRoute:
             return
         started = time.monotonic()
         sender = _Filling(send, scope, self._deliverer)
+        if method == "mcp initialize":
+            sender.opened = lambda session: self._opened(session, request.user, manager)
         await manager.handle_request(scope, _again(body, request.receive), sender)
         if method is not None:
             self._metrics.answered(method, sender.code, time.monotonic() - started)
+
+    async def _opened(self, session: str, user: AuthenticatedUser, manager: StreamableHTTPSessionManager) -> None:
+        """One caller has so many sessions at most: its oldest ends for a new one, and nobody else's."""
+        own = self._opened_by.setdefault(user.username, deque())
+        own.append((session, manager))
+        if len(own) > CALLER_SESSIONS_MAX:
+            await _end_session(*own.popleft(), user)
+        self._opened_by.move_to_end(user.username)
+        if len(self._opened_by) > _STARTS_KEPT:
+            self._opened_by.popitem(last=False)
 
     # --- what a request's handlers ask ------------------------------------------------------------------
 
@@ -174,9 +189,14 @@ class _Filling:
         self._is_stream = False
         self._parts: list[bytes] = []
         self.code = "ok"
+        self.opened: Callable[[str], Awaitable[None]] | None = None
+        """Told the id of a session that this response opens."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            session = next((value for name, value in message["headers"] if name.lower() == _SESSION_HEADER), None)
+            if self.opened is not None and session is not None and message["status"] == 200:
+                await self.opened(session.decode("ascii"))
             kind = next((value for name, value in message["headers"] if name.lower() == b"content-type"), b"")
             self._is_stream = kind.startswith(b"text/event-stream")
             if self._is_stream:
@@ -259,6 +279,27 @@ async def _checked(body: bytes) -> tuple[bytes, str | None]:
     if isinstance(params.get("arguments"), str):
         body = jsonrpc.dump({**value, "params": {**params, "arguments": jsonrpc.unwrapped(params["arguments"])}})
     return body, counted
+
+
+async def _end_session(session: str, manager: StreamableHTTPSessionManager, user: AuthenticatedUser) -> None:
+    """As its client would; a session that has ended already stays so."""
+    headers = [(_SESSION_HEADER, session.encode()), (b"mcp-protocol-version", b"2025-11-25")]
+    scope: Scope = {
+        "type": "http",
+        "method": "DELETE",
+        "path": "/mcp",
+        "query_string": b"",
+        "headers": headers,
+        "user": user,
+    }
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        """Nobody waits for it."""
+
+    await manager.handle_request(scope, receive, send)
 
 
 def _frame_in(event: bytes) -> JsonObject | None:

@@ -166,7 +166,8 @@ def places_of(host: str, port: int, scheme: str, label: str, public_url: str | N
         origin = "/".join(public_url.lower().split("/", 3)[:3])
         hosts.add(origin.partition("://")[2])
         origins.add(origin)
-    return Places(frozenset(hosts), frozenset(origins))
+    everywhere = (scheme, port) if host in ("0.0.0.0", "::") else None
+    return Places(frozenset(hosts), frozenset(origins), everywhere)
 
 
 def _require_safe(host: str, tls: bool, insecure: bool) -> None:

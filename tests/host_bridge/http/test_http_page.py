@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from host_bridge.http import connection, door, eventing, sessions
+from host_bridge.http import connection, door, eventing, mcp_route, sessions
 from host_bridge.transport import HAND_OVER_SECONDS
 from tests.host_bridge.http.test_owner_http import line_of
 from tests.host_bridge.processes import PATIENCE, Home
@@ -60,6 +60,8 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
     page = " ".join(PAGE.read_text("utf-8").split())
     for said in (
         f"{door.CALLS_MAX} calls at once, {door.SPEAKER_CALLS_MAX} of one bearer, {door.STREAMS_MAX} streams",
+        f"{door.PAGES_MAX} pages of one session",
+        f"{mcp_route.CALLER_SESSIONS_MAX} MCP sessions of one caller",
         f"{connection.CONNECTIONS_MAX} connections",
         f"longer than {connection.HEAD_SECONDS:g} seconds, a body longer than {door.BODY_SECONDS:g}",
         f"within {HAND_OVER_SECONDS:g} seconds",

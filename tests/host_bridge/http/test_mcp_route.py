@@ -169,6 +169,18 @@ def test_a_session_is_found_by_the_caller_that_opened_it_alone(world: World) -> 
         assert host.post("/mcp", json=STATUS, headers={**session_head(session), **other}).status_code == 404
 
 
+def test_one_caller_s_sessions_are_bounded_and_its_oldest_goes_for_a_new_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("host_bridge.http.mcp_route.CALLER_SESSIONS_MAX", 2)
+    with world.client(world.token()) as mine, world.client(world.token()) as theirs:
+        other = opened(theirs)
+        sessions = [opened(mine) for _ in range(3)]
+        answers = [mine.post("/mcp", json=STATUS, headers=session_head(session)).status_code for session in sessions]
+        assert answers == [404, 200, 200]
+        assert theirs.post("/mcp", json=STATUS, headers=session_head(other)).status_code == 200
+
+
 def test_a_token_that_is_revoked_ends_its_session_s_use(world: World) -> None:
     token, token_id = world.token_and_id()
     with world.client(token) as client:
