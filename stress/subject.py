@@ -75,15 +75,33 @@ class Injector:
         return found
 
     def launch(self, actor: GuardedActor) -> None:
-        """Run an actor on a thread of its own, as the runtime does, and note when it begins and ends."""
+        """Run an actor on a thread of its own, as the runtime does, and note when it begins and ends.
+
+        The end is noted with its last hook: once the parent has heard of it, the next incarnation may begin before this
+        thread is over, and the notes would tell of two at once.
+        """
         name, incarnation = actor.context.name, actor.context.incarnation
+        noted, on_ended = threading.Event(), actor.on_ended
+
+        def note_the_end() -> None:
+            if not noted.is_set():
+                noted.set()
+                self._note("ended", name, incarnation)
+
+        def ended() -> None:
+            try:
+                on_ended()
+            finally:
+                note_the_end()
 
         def live() -> None:
             try:
                 actor.run()
             finally:
-                self._note("ended", name, incarnation)
+                note_the_end()
 
+        # A method of this one actor in the place of its class's: no type checker likes it, and it is meant here alone.
+        setattr(actor, "on_ended", ended)  # noqa: B010
         self._note("started", name, incarnation)
         threading.Thread(target=live, name=name, daemon=True).start()
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -144,6 +145,33 @@ def test_a_stall_takes_its_time_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
     injector.arm(Injury("stall", "lane", seconds=1.2))
     assert passing(injector, "store0/lane", ["a", "a"]) == ["", ""]
     assert slept == [1.2]
+
+
+def test_the_end_of_an_actor_is_noted_before_its_parent_hears_of_it_and_once() -> None:
+    """Else a helper that was started again at once would have begun before it ended."""
+    injector = Injector()
+    heard: list[list[str]] = []
+    over = threading.Event()
+
+    class Ending:
+        context = types.SimpleNamespace(name="store0/helpers/indexer", incarnation=1)
+
+        def on_ended(self) -> None: ...
+
+        def run(self) -> None:
+            self.on_ended()
+            heard.append([str(life["what"]) for life in injector._lives])  # here the parent is told
+            over.set()
+
+    threads = threading.active_count()
+    injector.launch(Ending())  # type: ignore[arg-type]
+    assert over.wait(10)
+    for thread in threading.enumerate():
+        if thread.name == "store0/helpers/indexer":
+            thread.join(10)
+    assert threading.active_count() == threads
+    assert heard == [["started", "ended"]]
+    assert [life["what"] for life in injector.lives()] == ["started", "ended"]
 
 
 # --- what clients ask -------------------------------------------------------------------------------------
