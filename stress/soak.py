@@ -128,7 +128,6 @@ class Soak:
 
     def run(self, judges: Sequence[Judge] = tuple(JUDGES.values())) -> Result:
         """The whole run. Raises :class:`stress.aftermath.Unsettled` when the store is not there for the judges."""
-        began = time.monotonic()
         verdicts: list[Verdict] = []
         stop, over = threading.Event(), threading.Event()
         try:
@@ -137,6 +136,7 @@ class Soak:
             idle = self._owner.usage()
             clients = self._clients()
             outsiders = self._outsiders(clients)
+            began = time.monotonic()
             with ThreadPoolExecutor(len(clients) + len(outsiders) + 4, thread_name_prefix="stress") as pool:
                 quiet = min(QUIET_SECONDS, QUIET_SHARE * self._settings.seconds)
                 surgeon = self._called(outsiders)
