@@ -41,6 +41,21 @@ class Calls(ast.NodeVisitor):
         self.outside: list[tuple[int, str, str]] = []
         self._depth = 0
         self._functions: list[str] = []
+        self._kept: set[str] = set()
+
+    def visit_Module(self, node: ast.Module) -> None:
+        # ``self._statement = effect(name)``: an effect that is entered often is made once.
+        self._kept = {
+            target.attr
+            for found in ast.walk(node)
+            if isinstance(found, ast.Assign) and is_effect(found.value)
+            for target in found.targets
+            if isinstance(target, ast.Attribute)
+        }
+        self.generic_visit(node)
+
+    def _keeps_one(self, expression: ast.expr) -> bool:
+        return isinstance(expression, ast.Attribute) and expression.attr in self._kept
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         # A function defined inside an effect runs later, outside it.
@@ -51,12 +66,7 @@ class Calls(ast.NodeVisitor):
         self._depth = depth
 
     def visit_With(self, node: ast.With) -> None:
-        inside = any(
-            isinstance(item.context_expr, ast.Call)
-            and isinstance(item.context_expr.func, ast.Name)
-            and item.context_expr.func.id == "effect"
-            for item in node.items
-        )
+        inside = any(is_effect(item.context_expr) or self._keeps_one(item.context_expr) for item in node.items)
         seen = False
         for item in node.items:
             # ``with effect("x"), open(y):`` - what follows the effect is inside it.
@@ -74,6 +84,11 @@ class Calls(ast.NodeVisitor):
         if name is not None and not self._depth:
             self.outside.append((node.lineno, name, self._functions[-1] if self._functions else ""))
         self.generic_visit(node)
+
+
+def is_effect(expression: ast.expr) -> bool:
+    """Whether an expression makes the two points of an effect."""
+    return isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name) and expression.func.id == "effect"
 
 
 def touched(function: ast.expr) -> str | None:
