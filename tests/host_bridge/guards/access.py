@@ -159,8 +159,14 @@ def misspelt_narrowing(world: World) -> str:
     return world.call("records", {}, parse_audience({"kind": "owner-private", "agent": "main", "sandbox": True}))
 
 
+def ill_formed_audiences(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("runtime", "tool_calls", "providing"):
+        patched(f"actors.{module}.require_well_formed", lambda audience: None)(monkeypatch)
+
+
 GUARDS: Final = [
-    Guard("audience well-formed", patched("actors.runtime.require_well_formed", lambda audience: None)),
+    # Where each kind of call is taken in: the one that an attempt makes, and the others.
+    Guard("audience well-formed", ill_formed_audiences),
     Guard("audience there", patched("actors.authority.gate.require_audience", lambda audience: audience or MAIN)),
     Guard("not sandboxed", patched("actors.authority.view.is_sandboxed", lambda audience: False)),
     Guard("not expired", patched("actors.authority.view.earliest_expiry", lambda audience: None)),
