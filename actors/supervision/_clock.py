@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 SLOW_CALLBACK_SECONDS: Final = 0.1
 MOST_THREADS: Final = 4
+CANCELLED_KEPT: Final = 64
 
 
 class Timer(Protocol):
@@ -114,12 +115,19 @@ class SystemClock:
             return len(self._heap)
 
     def _forget(self) -> None:
+        # Without the lock, which every request of every store would take once more when it is answered: a count that
+        # is lost to another thread only delays the clean-up.
+        self._cancelled += 1
+        if not self._has_many_cancelled():
+            return
         with self._condition:
-            self._cancelled += 1
-            if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
+            if self._has_many_cancelled():
                 self._heap = [item for item in self._heap if item[2].callback is not None]
                 heapq.heapify(self._heap)
                 self._cancelled = 0
+
+    def _has_many_cancelled(self) -> bool:
+        return self._cancelled > CANCELLED_KEPT and self._cancelled * 2 > len(self._heap)
 
     def _add_thread(self) -> None:
         thread = threading.Thread(target=self._run, name="supervision-clock", daemon=True)

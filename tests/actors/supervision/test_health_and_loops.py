@@ -291,6 +291,25 @@ def test_an_answer_by_callback_comes_at_its_deadline_while_another_ones_callback
         leave.set()
 
 
+def test_cancelling_a_timer_waits_for_nobody_who_makes_or_runs_one() -> None:
+    """Each answered request cancels its timers: with the lock they would all meet there."""
+    clock = SystemClock()
+    timers = [clock.call_later(600, lambda: None) for _ in range(40)]
+    cancelled = threading.Event()
+
+    def cancel() -> None:
+        for timer in timers:
+            timer.cancel()
+        cancelled.set()
+
+    with clock._condition:
+        thread = threading.Thread(target=cancel)
+        thread.start()
+        assert cancelled.wait(10)
+    thread.join(10)
+    assert clock.close()
+
+
 def test_cancelled_timers_do_not_pile_up() -> None:
     clock = SystemClock()
     for _ in range(50_000):
