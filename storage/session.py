@@ -34,7 +34,7 @@ from storage.state.catalogue import CatalogueWriter, create_catalogue, partition
 from storage.state.catalogue_reader import CatalogueReader, Entry, KnownFile
 from storage.state.connection import Database
 from storage.state.diagnostics import FileFinding, file_findings
-from storage.vault import Changes, ScanLimits, Watch, may_hide_a_change, open_watch, twins
+from storage.vault import Changes, ScanFinding, ScanLimits, Watch, may_hide_a_change, open_watch, twins
 
 FULL_WARNING_PERCENT: Final = 80
 TOGETHER_MAX_CHARS: Final = 16 * 1024
@@ -201,6 +201,7 @@ class PartitionSession:
         ontology included. Never a number that an earlier session of this partition had."""
         self._catalogue = CatalogueReader(self._publisher.db, partition)
         self._parsed = ParsedRecords()
+        self._compared: tuple[tuple[Database, int], Sequence[ScanFinding]] | None = None
 
     @property
     def catalogue(self) -> CatalogueReader:
@@ -342,7 +343,7 @@ class PartitionSession:
         """Up to ``limit`` findings by path, and how many there are: of records, refused names, and the ontology."""
         rows, counted = file_findings(self._publisher.db, self.partition, limit)
         known = {(row.path, row.code) for row in rows}
-        refused = (*self._watch.findings, *twins(self.catalogue.paths_below("")))
+        refused = (*self._watch.findings, *self._twins())
         others = [FileFinding(found.path, found.code, f"This {found.message}.") for found in refused]
         issues = self._activation.issues
         others += [
@@ -354,6 +355,14 @@ class PartitionSession:
         others += [FileFinding(issue.source, issue.code, issue.message, issue.path) for issue in issues]
         more = [found for found in others if (found.path, found.code) not in known]
         return sorted((*rows, *more), key=lambda found: found.path)[:limit], counted + len(more)
+
+    def _twins(self) -> Sequence[ScanFinding]:
+        """Names that some systems take for one another; all names are compared again once a row was written."""
+        db = self._publisher.db
+        written = (db, db.rows_written)
+        if self._compared is None or self._compared[0] != written:
+            self._compared = (written, twins(self.catalogue.paths_below("")))
+        return self._compared[1]
 
     # --- reading ---------------------------------------------------------------------------------------
 

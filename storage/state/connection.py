@@ -153,6 +153,11 @@ class Database:
         self.execute(sql)
 
     @property
+    def rows_written(self) -> int:
+        """How many rows this connection has written since it was opened: what is unchanged while this is."""
+        return self._connection.total_changes()
+
+    @property
     def last_insert_rowid(self) -> int:
         return self._connection.last_insert_rowid()
 

@@ -11,7 +11,7 @@ import socket
 import stat
 import tempfile
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ from storage.layout import StoreLayout
 from storage.manifest import MANIFEST_MAX_BYTES
 from storage.records import content_hash
 from storage.state import history
-from storage.vault import ScanLimits
+from storage.vault import ScanFinding, ScanLimits, twins
 from tests.kit.moments import at_point
 from tests.kit.store import (
     GROUP_PARTITION,
@@ -517,6 +517,30 @@ def test_names_that_differ_by_case_or_unicode_form_are_all_read_and_named(desk: 
     (desk.folder() / "people/ann.md").unlink()
     (desk.folder() / decomposed).unlink()
     assert findings(desk) == {}
+
+
+def test_names_are_compared_again_only_once_something_was_written(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+
+    def comparing(paths: Iterable[str]) -> list[ScanFinding]:
+        listed = list(paths)
+        compared.append(len(listed))
+        return twins(listed)
+
+    monkeypatch.setattr("storage.session.twins", comparing)
+    write_notes(desk.folder(), [("people/Ann.md", page_file("a1", "Ann One"))])
+    for _ in range(3):
+        assert findings(desk) == {}
+    assert compared == [1]
+    write_notes(desk.folder(), [("people/ann.md", "no envelope")])
+    for _ in range(3):
+        assert findings(desk)["people/ann.md"][-1] == "name_twin"
+    assert compared == [1, 2]
+    desk.page("Pilot")
+    findings(desk)
+    assert compared == [1, 2, 3]
 
 
 def test_a_new_page_never_takes_a_name_that_differs_by_case_or_form_only(desk: Desk) -> None:
