@@ -33,7 +33,8 @@ async def activity(look: Look) -> Response:
     conflicts: JsonObject = {}
     if "counts" in status:  # else it cannot be read at all, and the status says why
         shown = await look.ask("operator.activity", {"limit": PUBLICATIONS, "before": look.whole("before") or None})
-        conflicts = await look.ask("operator.activity", {"limit": CONFLICTS, "conflicts": True})
+        if member(status, "publications").get("conflict"):
+            conflicts = await look.ask("operator.activity", {"limit": CONFLICTS, "conflicts": True})
     health, audit = await _runtime(look)
     found = [
         *issues.of_runtime(health),
