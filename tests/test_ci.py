@@ -92,6 +92,7 @@ def wheel_tests() -> set[str]:
         ("Python", "tests/host_bridge/test_bridge.py"),
         ("demo_data", "tests/host_bridge/test_demo.py"),
         ("skills", "tests/host_bridge/test_skills.py"),
+        ("templates and static files", "tests/host_bridge/explorer/test_pages.py"),
         ("core.yaml", "tests/storage/ontology/test_views.py"),
         ("*.sql", "tests/storage/state/test_schema.py"),
         ("a process of the product's own", "tests/storage/test_index_builder.py"),
