@@ -205,6 +205,7 @@ class Picture {
   #show() {
     const { x, y, scale } = this.view;
     this.world.setAttribute("transform", `translate(${x} ${y}) scale(${scale})`);
+    this.world.style.setProperty("--grown", Math.min(Math.max(1 / scale, 1), 1.7)); // names stay legible from afar
   }
 
   #zoom(factor, x, y) {
