@@ -28,7 +28,8 @@ _PAGING: Final = ("offset", "snapshot", "changed")
 
 async def recent(look: Look) -> Response:
     """What was written or edited last, first."""
-    found = await look.ask("operator.recent", _page_of(look) | {"kind": look.text("kind"), "lifecycle": "all"})
+    narrowed = {"kind": look.text("kind"), "lifecycle": look.text("lifecycle")}
+    found = await look.ask("operator.recent", _page_of(look) | narrowed)
     return look.page("recent.html", kinds=RECORD_KINDS, **_shown(look, found, "records"))
 
 

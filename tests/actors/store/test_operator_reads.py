@@ -454,6 +454,28 @@ def test_activity_can_show_conflicts_alone_however_long_ago(own: Desk) -> None:
     assert len(listed(own.operate("activity"), "rows")) > 1
 
 
+def test_the_number_of_current_records_leaves_out_what_has_expired_whatever_else_is_asked(own: Desk) -> None:
+    expiries = (None, "2026-11-01", "2026-11-03T00:00:00Z", "2999-01-01")
+    notes_of: list[tuple[str, str]] = []
+    for number in range(24):
+        expiry = expiries[number % 4]
+        keys: JsonObject = {} if expiry is None else {"expires_at": expiry}
+        keys |= {"lifecycle": "withdrawn"} if number % 5 == 0 else {}
+        keys |= {"fixture": True} if number % 7 == 0 else {}
+        keys |= {"claim_kind": "event"} if number % 2 else {}
+        file = claim_file(f"c{number}", f"Claim {number} rang.", **keys)  # type: ignore[arg-type]  # its other names
+        notes_of.append((f"c/{number}.md", file))
+    write_notes(own.folder(), [*notes_of, ("p.md", page_file("p", "Rang", tags=["t"]))])
+    asked: tuple[JsonObject, ...] = (
+        {}, {"kind": "claim"}, {"kind": "page"}, {"match": "rang"}, {"tag": "t"}, {"origin": "source"},
+        {"timeField": "recorded", "since": "2026"}, {"order": "title"},
+    )  # fmt: skip
+    for given in asked:
+        answer = own.operate("records", {**given, "limit": 100})
+        assert answer["total"] == len(listed(answer, "records")), given
+    assert own.operate("records")["total"] == own.operate("records", {"limit": 1, "offset": 3})["total"]
+
+
 # --- every read -------------------------------------------------------------------------------------------------------
 
 ASKED: dict[str, JsonObject] = {
