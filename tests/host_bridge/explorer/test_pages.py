@@ -14,7 +14,7 @@ from messages.operator import OPERATOR_METHODS, Operator
 from storage import faults
 from tests.host_bridge.explorer.browser import Reader
 from tests.host_bridge.explorer.console import BridgeConsole
-from tests.host_bridge.explorer.world import CONFIGURATION, World, open_world
+from tests.host_bridge.explorer.world import CONFIGURATION, DATA, World, open_world
 from tests.kit.actors import eventually
 from tests.kit.store import page_file, stores, write_note, write_notes
 
@@ -166,7 +166,7 @@ def test_retained_originals_stand_under_file_details(reader: Reader, furnished: 
 
 def test_the_original_is_handed_out_as_a_file_with_its_own_bytes(reader: Reader, furnished: World) -> None:
     answer = reader.client.get(f"/record/{furnished.ids['cited lines']}/original?n=0")
-    assert answer.content == (Path(__file__).parents[3] / "host_bridge/demo_data/chat.txt").read_bytes().rstrip(b"\n")
+    assert answer.content == (DATA / "chat.txt").read_bytes().rstrip(b"\n")
     assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''group-chat.txt"
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["x-content-type-options"] == "nosniff"
