@@ -21,11 +21,11 @@ Whatever = Any
 
 
 ENOUGH_OPERATIONS: Final = 1_500
-SECONDS: Final = 20.0
+SECONDS: Final = 16.0
 AGENTS: Final = 9
 CONVERSATIONS: Final = 2
 STORES: Final = 3
-SPACING: Final = 3.0
+SPACING: Final = 2.0
 """The run of a mutant, where the command does not say otherwise: few stores, so that its clients meet."""
 NONE: Final = "none"
 """Such a run without a mutant, which must be clean."""
