@@ -32,9 +32,12 @@ class _VirtualTimer:
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved; timers fire only when :meth:`fire` is called."""
+    """A clock that stands still until it is moved; timers fire only when :meth:`fire` is called.
 
-    def __init__(self, start: float = 1_000.0) -> None:
+    It starts before any real clock stands: a deadline that a parser took from the real one has not passed.
+    """
+
+    def __init__(self, start: float = 1.0) -> None:
         self._start = start
         self._now = start
         self._heap: list[tuple[float, int, _VirtualTimer]] = []
