@@ -726,14 +726,11 @@ def delete(run: Run, partition: Partition) -> None:
 
 
 def link(run: Run, partition: Partition) -> None:
-    """A second name outside the vault, for good, or a symbolic link in its place."""
+    """A symbolic link in its place. (A second name elsewhere sends no event: it shows at the slow look.)"""
     path = run.root(partition) / run.a_note(partition)
     name = run.outside / f"link-{len(list(run.outside.iterdir()))}"
-    if run.random.random() < 0.5 and partition != PRIVATE:
-        os.link(path, name)  # in a watched partition a second name shows at the next scan only
-    else:
-        path.rename(name)
-        path.symlink_to(name)
+    path.rename(name)
+    path.symlink_to(name)
 
 
 def unlink_links(run: Run, partition: Partition) -> None:

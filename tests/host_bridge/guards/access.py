@@ -178,7 +178,7 @@ GUARDS: Final = [
     Guard("longest grant", patched("actors.authority.view.covering_keys", shortest_first)),
     Guard("keys as they are", patched("actors.authority.view.covering_keys", as_people_read)),
     Guard("grant of one agent", patched("actors.authority.view._grants_of", lambda view, agent: view.grants["main"])),
-    Guard("read grant", patched("actors.runtime.require_may_save", lambda permit: None)),
+    Guard("read grant", patched("actors.tool_calls.require_may_save", lambda permit: None)),
     Guard("writes enabled", patched("actors.authority.view._require_writes_enabled", lambda view, write: None)),
     Guard("permit stands", patched("actors.authority.gate.PermitGate.check", lambda self, permit, *, write: None)),
     Guard("permit equal", patched("actors.authority.permit.Permit.covers", lambda self, other, *, write: True)),

@@ -161,7 +161,7 @@ GUARDS: Final = [
     Guard("size of a line", patched("host_bridge.transport.LineReader.__init__", unlimited)),
     Guard("size of arguments", patched("messages.coercion.REQUEST_MAX_BYTES", 1 << 40)),
     Guard("length of a text", patched("messages.text.utf16_length", lambda text: 0)),
-    Guard("tools of the profile", patched("host_bridge.mcp_server.ToolServer._offers", lambda self, tool: True)),
+    Guard("tools of the profile", patched("host_bridge.mcp_server.ToolServer.refusal", lambda self, tool: None)),
     Guard("events of a partition", patched("actors.events._concerns", lambda permit, vault_id, partition: True)),
     Guard("generations for operators", patched("messages.errors.FailedClosed.for_agents", lambda self: self)),
 ]
