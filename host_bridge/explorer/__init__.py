@@ -23,7 +23,7 @@ from host_bridge.explorer import (
     settings,
     sharing,
 )
-from host_bridge.explorer.site import ASSETS, Site
+from host_bridge.explorer.site import ASSETS, Site, nowhere
 from host_bridge.http.console import Console
 
 
@@ -42,7 +42,7 @@ def routes(console: Console) -> list[BaseRoute]:
         site.route("/record/{id}", record.record),
         site.route("/record/{id}/connections/{direction}", record.connections),
         site.route("/record/{id}/history", record.history),
-        site.route("/record/{id}/revision/{sequence:int}", record.revision),
+        site.route("/record/{id}/revision/{sequence}", record.revision),
         site.route("/record/{id}/evidence", evidence.evidence),
         site.route("/record/{id}/original", evidence.original),
         site.route("/record/{id}/graph", graph.graph),
@@ -59,6 +59,7 @@ def routes(console: Console) -> list[BaseRoute]:
         site.route("/hints", live.hints),
         site.route("/theme", live.theme, post=True),
         Mount("/assets", live.Assets(directory=ASSETS), name="assets"),
+        site.route("/{path:path}", nowhere),
     ]
 
 

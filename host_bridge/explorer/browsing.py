@@ -82,7 +82,9 @@ async def search(look: Look) -> Response:
 async def find(look: Look) -> Response:
     """The one record of a name; the choice where there are several, and what to do where there is none."""
     name = (look.text("name") or "")[:LOOKUP_QUERY_MAX_CHARS]
-    found = await look.ask("operator.lookup", {"query": name, "lifecycle": "all", "limit": 20}) if name else {}
+    if not name:
+        return look.moved("/search")
+    found = await look.ask("operator.lookup", {"query": name, "lifecycle": "all", "limit": 20})
     hits = rows(found, "hits")
     if found.get("state") == "found":
         return look.moved(f"/record/{hits[0]['id']}")

@@ -15,10 +15,10 @@ from typing import Final
 from starlette.responses import Response
 
 from host_bridge.explorer.markdown import LeadTo, render
-from host_bridge.explorer.site import Look, member, rows
+from host_bridge.explorer.site import Look, member, rows, whole
 from host_bridge.explorer.word_diff import passages
+from messages.errors import NotFound
 from messages.json_types import JsonObject, JsonValue
-from messages.vocabulary import RECORD_ID
 from storage.records import normalise_name, path_key
 from storage.records.links import Target
 
@@ -117,6 +117,8 @@ async def history(look: Look) -> Response:
         "operator.history", {"id": record_id, "limit": HISTORY_PER_PAGE + 1, "offset": look.whole("offset") or None}
     )
     listed = compared(rows(found, "rows"))
+    if not listed and not look.whole("offset"):
+        look.status_code = 404
     more = len(listed) > HISTORY_PER_PAGE or found.get("nextOffset") is not None
     listed = listed[:HISTORY_PER_PAGE]
     return look.page(
@@ -130,7 +132,9 @@ async def history(look: Look) -> Response:
 
 async def revision(look: Look) -> Response:
     """One revision as a whole, and what it changed."""
-    record_id, sequence = str(look.request.path_params["id"]), int(look.request.path_params["sequence"])
+    record_id, sequence = str(look.request.path_params["id"]), whole(str(look.request.path_params["sequence"]))
+    if sequence is None:
+        raise NotFound("History has no such revision of this record.", field="sequence")
     found = await look.ask("operator.revision", {"id": record_id, "sequence": sequence, "maxChars": TEXT_CHARS})
     earlier = await _earlier(look, record_id, found)
     head, body = envelope(str(found.get("content", "")))
@@ -229,11 +233,6 @@ def change_request(record: Mapping[str, object]) -> str:
         Correct or withdraw it with your tools, so that its history stays.
         """
     )
-
-
-def is_record_id(text: str) -> bool:
-    """Whether a text can be the id of a record."""
-    return RECORD_ID.fullmatch(text) is not None
 
 
 def _texts(row: JsonObject, name: str) -> list[str]:

@@ -86,12 +86,16 @@ class Look:
 
     def whole(self, name: str, default: int = 0) -> int:
         """A field that is a whole number; ``default`` for anything else."""
-        given = self.text(name) or ""
-        return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else default
+        given = whole(self.text(name) or "")
+        return default if given is None else given
 
     @property
     def path(self) -> str:
         return self.request.url.path
+
+    @property
+    def posted(self) -> bool:
+        return self.request.method == "POST"
 
     # --- asking ------------------------------------------------------------------------------------------
 
@@ -125,7 +129,9 @@ class Look:
         return quote(path) + (f"?{urlencode(given)}" if given else "")
 
     def again(self, **changed: JsonValue) -> str:
-        """This address with some fields changed."""
+        """This address with some fields changed; after a POST, which no link repeats, the place that it belongs to."""
+        if self.posted:
+            return self.link(place_of(self.path))
         return self.link(self.path, **{**dict(self.request.query_params), **changed})
 
     def moved(self, path: str, /, **fields: JsonValue) -> Response:
@@ -191,8 +197,22 @@ def chrome(request: Request) -> dict[str, object]:
         "places": _PLACES,
         "settings": _SETTINGS,
         "here": request.url.path,
+        "place": place_of(request.url.path),
         "version": _version(),
     }
+
+
+def place_of(path: str) -> str:
+    """The place of the navigation that a page belongs to, and which needs nothing but an agent to be shown."""
+    for place, _ in (*_PLACES, *_SETTINGS):
+        if path == place or (place != "/" and path.startswith(f"{place}/")):
+            return place
+    return "/recent"
+
+
+async def nowhere(look: Look) -> Response:
+    """What is at no other route."""
+    raise NotFound("No page has this address; the navigation leads to those that there are.")
 
 
 async def _take_in(look: Look) -> None:
@@ -202,6 +222,11 @@ async def _take_in(look: Look) -> None:
     except Unavailable:
         return
     look.agents, look.stores = rows(found, "agents"), rows(found, "stores")
+
+
+def whole(text: str) -> int | None:
+    """A whole number of at most 15 digits; ``None`` for any other text."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def rows(found: JsonObject, name: str) -> list[JsonObject]:

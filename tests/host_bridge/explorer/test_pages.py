@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from messages.errors import KnowledgeError
 from messages.json_types import JsonObject
 from messages.operator import OPERATOR_METHODS, Operator
 from storage import faults
@@ -16,7 +15,7 @@ from tests.host_bridge.explorer.browser import Reader
 from tests.host_bridge.explorer.console import BridgeConsole
 from tests.host_bridge.explorer.world import CONFIGURATION, DATA, World, open_world
 from tests.kit.actors import eventually
-from tests.kit.store import page_file, stores, write_note, write_notes
+from tests.kit.store import page_file, stores, write_notes
 
 READER = Operator("ana", frozenset(("operator.read",)))
 WRITER = Operator("ben", frozenset(("operator.write",)))
@@ -459,66 +458,3 @@ def test_maintenance_shows_schedule_next_and_last_run_and_results_for_each_store
     assert "every 24 hours from 03:30 local time" in page.text
     assert "Done: 1 stores looked after" in page.text
     assert "0 records fail" in page.text
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
-def test_an_unknown_record_is_told_with_what_to_do(reader: Reader) -> None:
-    page = reader.get("/record/nobody", status=404)
-    assert page.title == "There is no such record here"
-    assert page.link("Its revisions") == "/record/nobody/history"
-
-
-def test_several_files_of_one_id_are_a_choice_and_each_can_be_read(world: World, visitor: Reader) -> None:
-    world.page("Pilot")
-    for number in range(2):
-        write_note(world.private, f"twice{number}.md", page_file("twice", f"Twin {number}"))
-    page = visitor.get("/record/twice", status=409)
-    assert visitor.get(page.link("twice1.md")).title == "Twin 1"
-
-
-def test_a_removed_record_keeps_its_revisions(world: World, visitor: Reader) -> None:
-    page = world.page("Pilot", body="About the pier.")
-    world.page("Another")
-    (world.private / str(world.record(page)["path"])).unlink()
-    assert visitor.get(f"/record/{page}", status=404).title == "There is no such record here"
-    history = visitor.get(f"/record/{page}/history")
-    assert [one.text.strip() for one in history.all("b")] == ["Removed", "Save page"]
-    assert "About the pier." in visitor.get(history.link("Its text")).text
-
-
-@pytest.mark.parametrize(
-    ("address", "status"),
-    [
-        ("/browse?since=yesterday", 400), ("/browse?type=a%0Ab", 400), ("/record/a%20b", 400),
-        ("/record/x/connections/up", 400), ("/publication/nothing", 400), ("/search?q=" + "w+" * 80, 400),
-        ("/publication/00000000-0000-4000-8000-0000000000ff", 404), ("/settings/stores/steal?of=main", 404),
-        ("/settings/stores/own?of=nobody", 404), ("/record/x/revision/1", 404), ("/record/x/evidence?n=7", 404),
-    ],
-)  # fmt: skip
-def test_a_wrong_address_is_refused_as_a_page_that_says_why(reader: Reader, address: str, status: int) -> None:
-    page = reader.get(address, status=status)
-    assert page.all("p", class_="lead")
-    assert "Traceback" not in page.html
-
-
-def test_a_defect_is_told_without_the_inside(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    from messages.errors import InternalError
-
-    async def ask(request: object, method: str, params: JsonObject) -> JsonObject:
-        raise InternalError("The request met a defect of ours.", correlationId="c-1")
-
-    monkeypatch.setattr(reader.console, "ask", ask)
-    page = reader.get("/recent", status=500)
-    assert "c-1" in page.text
-    assert isinstance(InternalError("x"), KnowledgeError)
-
-
-def test_the_theme_is_kept_in_a_cookie_and_leads_back(reader: Reader) -> None:
-    status, where = reader.post("/theme", [("theme", "dark"), ("back", "/recent?kind=page")])
-    assert (status, where) == (303, "/recent?kind=page")
-    assert reader.get("/recent").one("html").attributes["data-theme"] == "dark"
-    for elsewhere in ("https://example.org/", "//example.org/", "/\\example.org", "javascript:alert(1)"):
-        assert reader.post("/theme", [("theme", "auto"), ("back", elsewhere)])[1] == "/"
-    assert reader.get("/recent").one("html").attributes["data-theme"] == "auto"
