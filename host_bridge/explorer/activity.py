@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from host_bridge.cli.status_words import git_in_words, search_in_words
 from host_bridge.explorer import issues
-from host_bridge.explorer.site import Look, member, rows
+from host_bridge.explorer.site import Look, member, no_store, rows
 from host_bridge.explorer.word_diff import compare
 from messages.json_types import JsonObject
 from messages.vocabulary import RECORD_ID
@@ -28,7 +28,7 @@ async def activity(look: Look) -> Response:
     """Issues first, then what happened."""
     status = await look.ask("operator.status")
     if status.get("state") == "none":
-        return look.page("no_store.html")
+        return no_store(look)
     shown: JsonObject = {}
     conflicts: JsonObject = {}
     if "counts" in status:  # else it cannot be read at all, and the status says why

@@ -12,6 +12,8 @@ from starlette.responses import Response
 from host_bridge.cli.conversation import ACCESS
 from host_bridge.explorer.site import Look, rows
 from messages.audience import SESSION_KEY_MAX_CHARS
+from messages.json_types import JsonObject
+from messages.operator import parse_operator_call
 
 NO_ACCESS: Final = "none"
 
@@ -19,15 +21,16 @@ NO_ACCESS: Final = "none"
 async def conversations(look: Look) -> Response:
     """The grants, and the conversations to choose from."""
     found = await look.ask("access.grants.list", {"agent": look.agent})
-    granted = {str(row.get("sessionKey")) for row in rows(found, "grants")}
+    granted = {str(row.get("sessionKey")): str(row.get("access")) for row in rows(found, "grants")}
+    done, of = look.text("done"), look.text("conversation")
     return look.page(
         "conversations.html",
         grants=rows(found, "grants"),
         conversations=[row for row in rows(found, "conversations") if row.get("sessionKey") not in granted],
         access=ACCESS,
         key_max=SESSION_KEY_MAX_CHARS,
-        done=look.text("done"),
-        of=look.text("conversation"),
+        done=done if of is not None and done == granted.get(of, NO_ACCESS) else None,
+        of=of,
     )
 
 
@@ -36,6 +39,8 @@ async def grant(look: Look) -> Response:
     key, access = look.text("conversation"), look.text("access") or NO_ACCESS
     if key is None or (access not in ACCESS and access != NO_ACCESS):
         return look.moved("/settings/conversations")
+    method, params = _change(look.agent, key, access)
+    parse_operator_call(method, params, peer=look.operator)
     return look.page(
         "confirm.html",
         title="Conversation access",
@@ -52,11 +57,16 @@ async def granted(look: Look) -> Response:
     """Do what was confirmed; when this answers, nothing under a right that was taken can follow."""
     fields = await look.form()
     key, access = (fields.get(name, [""])[-1] for name in ("conversation", "access"))
-    if access == NO_ACCESS:
-        await look.ask("access.grants.remove", {"agent": look.agent, "sessionKey": key})
-    else:
-        await look.ask("access.grants.set", {"agent": look.agent, "sessionKey": key, "access": access})
+    await look.ask(*_change(look.agent, key, access))
     return look.moved("/settings/conversations", done=access, conversation=key)
+
+
+def _change(agent: str, key: str, access: str) -> tuple[str, JsonObject]:
+    """The method that makes a change, and its parameters."""
+    whose: JsonObject = {"agent": agent, "sessionKey": key}
+    if access == NO_ACCESS:
+        return "access.grants.remove", whose
+    return "access.grants.set", {**whose, "access": access}
 
 
 def consequences(key: str, access: str, agent: str) -> list[str]:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from host_bridge.cli.maintenance import STEPS, outcome_in_words, store_in_words
 from host_bridge.cli.status_words import counts_in_words, git_in_words, search_in_words
-from host_bridge.explorer.site import Look, member, rows
+from host_bridge.explorer.site import Look, member, no_store, rows
 from messages.json_types import JsonObject
 
 
@@ -40,7 +40,7 @@ async def vault(look: Look) -> Response:
     """Which store it is, where it lies, and how all of its parts are."""
     status = await look.ask("operator.status")
     if status.get("state") == "none":
-        return look.page("no_store.html")
+        return no_store(look)
     return look.page(
         "vault.html",
         status=status,

@@ -18,9 +18,12 @@ from host_bridge.explorer.site import Look
 from messages.access import STORE_NAME_MAX_CHARS
 from messages.errors import InvalidArgument, NotFound
 from messages.json_types import JsonObject
+from messages.operator import parse_operator_call
 
 Move: TypeAlias = Literal["share", "join", "own"]
 TITLES: Final[dict[Move, str]] = {"share": "Share this store", "join": "Use shared store", "own": "Use own store"}
+AFTER: Final = {"share": "named", "join": "named", "own": "own"}
+"""What an agent uses after a move: an address alone, which anybody can write, says nothing of what was done."""
 _RETRIEVED: Final = "It cannot take back what an agent has already read."
 
 
@@ -55,14 +58,16 @@ class Wish:
 
 async def stores(look: Look) -> Response:
     """Everybody's store, and every store, those that nobody uses too."""
+    done, of = look.text("done"), look.text("of")
+    uses = next((row.get("store") for row in look.agents if row["agent"] == of), None)
     return look.page(
         "stores.html",
         agents_=[{**row, "moves": moves_of(row, look.stores)} for row in look.agents],
         stores=look.stores,
         use=USE,
         moves=TITLES,
-        done=look.text("done"),
-        of=look.text("of"),
+        done=done if uses is not None and uses == AFTER.get(done or "") else None,
+        of=of,
     )
 
 
@@ -74,6 +79,7 @@ async def move(look: Look) -> Response:
         others = [row for row in look.agents if row["agent"] != wish.agent]
         return look.page("move_form.html", wish=wish, title=TITLES[wish.move], others=others, named=named(look.stores),
                          name_max=STORE_NAME_MAX_CHARS, used=USE)  # fmt: skip
+    parse_operator_call(f"access.stores.{wish.move}", wish.params(), peer=look.operator)
     return look.page("confirm.html", title=TITLES[wish.move], question=_question(wish),
                      consequences=consequences(wish, look.agents, look.stores), fields=_fields(wish),
                      action=look.link(look.path), back=look.link("/settings/stores"), dangerous=False)  # fmt: skip
@@ -127,6 +133,8 @@ def consequences(wish: Wish, agents: Sequence[JsonObject], listed: Sequence[Json
                 f"Nothing from {wish.agent}'s current store is moved or merged; that store stays as it is.",
             ]
         case "own":
+            if any(row["agent"] == wish.agent and row.get("store") == "own" for row in agents):
+                return [f"{wish.agent} uses its own store already; nothing changes."]
             own = any(store.get("kind") == "isolated" and store.get("agents") == [wish.agent] for store in listed)
             where = "its previous own store" if own else "a new, empty store, which is created on its first use"
             return [
@@ -161,6 +169,8 @@ def _wish(look: Look, fields: dict[str, str], others: tuple[str, ...]) -> Wish:
         if move == wanted and agent in known:
             name, store = fields.get("name", "").strip(), fields.get("store", "").strip()
             if move == "join" and name:
+                if all(row.get("name") != name for row in named(look.stores)):
+                    raise NotFound("There is no shared store of that name; go back to Stores & sharing.", field="name")
                 store = _unassigned(look.stores, name, store)
             unknown = sorted(set(others) - known)
             if unknown:

@@ -9,7 +9,9 @@ Source: stores-and-access.md (Manage stores, Caller authority); knowledge-more-f
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +39,8 @@ ASSETS: Final = HERE / "static"
 THEMES: Final = ("light", "dark")
 THEME_COOKIE: Final = "knowledge_theme"
 FIELDS_MAX: Final = 2_000
+FIRST_REQUEST: Final = "1a9c6d5e-0b7f-4c3d-9a52-6f1f0c8e7b44"
+"""The request id of the command that makes a store: always this one, so that repeating it saves nothing twice."""
 
 _STATUS: Final = {"denied": 403, "not_found": 404, "ambiguous": 409, "invalid_argument": 400, "limit_exceeded": 400}
 _PLACES: Final = (
@@ -159,6 +163,16 @@ class Look:
                 return self.operator.may("operator.read")
 
 
+def no_store(look: Look) -> Response:
+    """The page of an agent that has no store yet, with a command that makes one."""
+    said = "The club meets on Mondays."
+    arguments = {"requestId": FIRST_REQUEST, "attribution": "me", "excerpt": said,
+                 "items": [{"text": said, "kind": "fact"}]}  # fmt: skip
+    whose = ["--agent", look.agent] if look.agent else []
+    command = shlex.join(["knowledge", "call", "remember", json.dumps(arguments), *whose])
+    return look.page("no_store.html", command=command)
+
+
 View: TypeAlias = Callable[[Look], Awaitable[Response]]
 
 
@@ -246,7 +260,7 @@ def _told(look: Look, error: KnowledgeError) -> Response:
     if isinstance(error, SnapshotChanged):
         return RedirectResponse(look.again(offset=None, snapshot=None, changed=1), 303)
     if isinstance(error, NotFound) and error.fields.get("field") == "agent":
-        return look.page("no_store.html")
+        return no_store(look)
     look.status_code = _STATUS.get(error.code, 503 if isinstance(error, Unavailable | FailedClosed) else 500)
     logger.info("a page was refused", extra={"code": error.code, "status": look.status_code})
     wrong = isinstance(error, InvalidArgument)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from messages.audience import OwnerPrivate
@@ -128,6 +129,36 @@ def test_looking_at_settings_creates_no_store(world: World, visitor: Reader) -> 
         visitor.get(address)
     assert stores(world.bridge.state_dir) == []
     assert "There is no store yet" in visitor.get("/settings/stores").text
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/settings/stores/join?of=main&name=nowhere", 404), ("/settings/stores/share?of=main&name=a%0Ab", 400),
+        ("/settings/stores/share?of=main&name=" + "x" * 101, 400), (f"{GRANT}?conversation=a%0Ab&access=read", 400),
+        (f"{GRANT}?conversation={'x' * 3_000}&access=none", 400),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused_before_it_is_confirmed(
+    world: World, visitor: Reader, address: str, status: int
+) -> None:
+    world.page("Pilot")
+    assert visitor.get(address, status=status).all("form", class_="ask") == []
+
+
+def test_a_move_to_what_is_used_already_is_said_to_change_nothing(visitor: Reader) -> None:
+    assert "main uses its own store already; nothing changes." in visitor.get("/settings/stores/own?of=main").text
+
+
+def test_an_address_alone_never_says_that_a_change_was_made(world: World, visitor: Reader) -> None:
+    shared(world, visitor)
+    for address in (
+        "/settings/stores?done=share&of=research", "/settings/stores?done=own&of=main",
+        "/settings/stores?done=join&of=nobody", "/settings/stores?done=gone&of=main",
+        "/settings/conversations?done=read-save&conversation=k", "/settings/conversations?done=none",
+    ):  # fmt: skip
+        assert visitor.get(address).all("p", class_="done") == [], address
+    assert visitor.get("/settings/stores?done=share&of=main").all("p", class_="done") != []
 
 
 # --- conversation access ----------------------------------------------------------------------------------------------

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from urllib.parse import urlencode
 
 import pytest
 
+from messages.audience import OwnerPrivate
 from messages.errors import KnowledgeError
 from messages.json_types import JsonObject
 from tests.host_bridge.explorer.browser import Page, Reader
@@ -18,6 +21,15 @@ def test_an_unknown_record_is_told_with_what_to_do(reader: Reader) -> None:
     page = reader.get("/record/nobody", status=404)
     assert page.title == "There is no such record here"
     assert page.link("Its revisions") == "/record/nobody/history"
+
+
+def test_the_command_of_the_page_without_a_store_makes_one(world: World, visitor: Reader) -> None:
+    page = visitor.get("/recent", agent="ben")
+    [command] = [one.text for one in page.all("code") if one.text.startswith("knowledge call")]
+    [_, _, tool, arguments, *whose] = shlex.split(command)
+    assert (tool, whose) == ("remember", ["--agent", "ben"])
+    world.bridge.call(f"knowledge_{tool}", json.loads(arguments), OwnerPrivate("ben"))
+    assert "The club meets on Mondays." in visitor.get("/recent", agent="ben").text
 
 
 def test_several_files_of_one_id_are_a_choice_and_each_can_be_read(world: World, visitor: Reader) -> None:
