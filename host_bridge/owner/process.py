@@ -139,10 +139,7 @@ def _own(
         door = HttpDoor(bridge)
         if http is None and not detached and not stdio and bridge.configuration.http.is_configured:
             http = Wish()
-        if http is not None:
-            address_of_http = door.serve(http)
-            sys.stderr.write(f"knowledge serves HTTP at {address_of_http}.\n")
-            sys.stderr.flush()
+        served_at = None if http is None else door.serve(http)
     except KnowledgeError as error:
         if bridge is not None:
             _close(bridge, 0.0)
@@ -166,6 +163,9 @@ def _own(
         housekeeping=(lambda: None) if stdio else (lambda: logs.keep_small(address.log_path(lock.directory), written)),
     )
     serving.stop_on_signals(server)
+    if served_at is not None:  # said once a signal ends it in order
+        sys.stderr.write(f"knowledge serves HTTP at {served_at}.\n")
+        sys.stderr.flush()
     _log.info("owner up", extra={"pid": os.getpid(), "version": host_bridge.__version__, "detached": detached})
     host = None
     if wire is not None:

@@ -174,7 +174,8 @@ def test_no_list_count_or_statistic_crosses_a_partition(world: World, tool: str,
 
 
 def test_a_request_id_of_another_partition_is_free_in_this_one(world: World) -> None:
-    done = world.bridge.call("knowledge_remember", {**remembering("Ours."), "requestId": request_id(1)}, GROUP)
+    saved(world.bridge, MAIN, f"{WORD} under a number of its own.", 700)
+    done = world.bridge.call("knowledge_remember", {**remembering("Ours."), "requestId": request_id(700)}, GROUP)
     assert len(items_of(done)) == 1
 
 
