@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pyromark
 from markupsafe import Markup, escape
 
+from host_bridge.explorer.words import harmless
 from messages.json_types import JsonValue
 from storage.records.links import OPTIONS, Link, Target, link_kind, resolve
 
@@ -129,13 +130,13 @@ class _Renderer:
             case "Rule":
                 self._out.append("<hr>\n")
             case "Code":
-                self._out.append(f"<code>{escape(payload)}</code>")
+                self._out.append(f"<code>{escape(harmless(payload))}</code>")
             case "TaskListMarker":
                 self._out.append("☑ " if payload else "☐ ")
             case "FootnoteReference":
-                self._out.append(f"<sup>[{escape(payload)}]</sup>")
+                self._out.append(f"<sup>[{escape(harmless(payload))}]</sup>")
             case _:  # text, and raw HTML as the text that it is
-                self._out.append(str(escape(payload)))
+                self._out.append(str(escape(harmless(payload))))
 
     def _start(self, name: str, detail: JsonValue) -> None:
         start, end = self._tags(name, detail)
@@ -168,7 +169,7 @@ class _Renderer:
             case "TableCell":
                 return self._cell()
             case "FootnoteDefinition":
-                return f'<div class="footnote"><sup>[{escape(detail)}]</sup> ', "</div>\n"
+                return f'<div class="footnote"><sup>[{escape(harmless(detail))}]</sup> ', "</div>\n"
             case "Link" | "Image":
                 return self._link(detail if isinstance(detail, dict) else {}, image=name == "Image")
             case "Paragraph":

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from host_bridge.explorer.markdown import LeadTo, render
 from host_bridge.explorer.site import Look, member, rows, whole
 from host_bridge.explorer.word_diff import passages
+from host_bridge.explorer.words import harmless
 from messages.errors import NotFound
 from messages.json_types import JsonObject, JsonValue
 from storage.records import normalise_name, path_key
@@ -217,7 +218,7 @@ def change_request(record: Mapping[str, object]) -> str:
 
     The title is quoted as data: it is a text of others.
     """
-    seen = f"{record['kind']} {json.dumps(str(record.get('title', '')), ensure_ascii=False)}"
+    seen = f"{record['kind']} {json.dumps(harmless(record.get('title', '')), ensure_ascii=False)}"
     return textwrap.dedent(
         f"""\
         Please change a record of your knowledge store. I looked at {seen}:

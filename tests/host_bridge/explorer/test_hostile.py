@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import pytest
 
 from host_bridge.explorer.markdown import render, web_address
-from tests.host_bridge.explorer.browser import Page, Reader
+from tests.host_bridge.explorer.browser import Element, Page, Reader
 from tests.host_bridge.explorer.console import BridgeConsole
 from tests.host_bridge.explorer.world import World, open_world
 from tests.kit.hostile import broken_envelopes
@@ -72,6 +73,11 @@ def assert_harmless(page: Page) -> None:
     assert "alert(1)" not in "".join(one.text for one in page.all("script"))
 
 
+def turned(page: Page) -> list[Element]:
+    """The elements in which a mark turns the direction of what follows it."""
+    return [one for one in page.elements if re.search("[\u202a-\u202e\u2066-\u2069]", one.text)]
+
+
 def pages_of(reader: Reader, ids: list[str]) -> Iterator[Page]:
     addresses = ["/", "/recent", "/browse?lifecycle=all", "/search?q=alert", "/timeline", "/due", "/settings/vault"]
     addresses += [f"/record/{one}{rest}" for one in ids for rest in ("", "/history", "/graph", "/connections/claims")]
@@ -114,6 +120,34 @@ def test_marks_that_turn_the_direction_of_a_text_are_shown_by_their_numbers(host
     page = Reader(BridgeConsole(world.bridge)).get("/record/h8")
     assert "\u202e" not in page.title
     assert "safe ⟨U+202E⟩gnp.exe⟨U+202C⟩ name" in page.title
+    for page in pages_of(Reader(BridgeConsole(world.bridge)), ["h8", "h9"]):
+        assert turned(page) == [], page.address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/search?q=", "/find?name=", "/browse?match=", "/browse?tag=", "/browse?type=", "/browse?since=",
+        "/recent?kind=", "/timeline?subject=", "/record/", "/recent?agent=", "/settings/vocabulary?name=",
+        "/publication/",
+        "/settings/stores/share?of=main&name=", "/settings/stores/join?of=main&name=", "/settings/stores?done=own&of=",
+        "/settings/stores/own?of=", "/settings/conversations/grant?access=read&conversation=",
+        "/settings/conversations?done=none&conversation=", "/",
+    ],
+)  # fmt: skip
+def test_what_an_address_says_turns_the_direction_of_no_text(world: World, visitor: Reader, address: str) -> None:
+    world.page("Pilot")
+    page = visitor.get(address + quote("a\u202eb\u2066c"), status=None)
+    assert turned(page) == []
+    assert page.unbalanced == []
+
+
+def test_marks_that_turn_the_direction_are_shown_by_their_numbers_everywhere_in_a_body() -> None:
+    body = "a\u202eb `c\u202ed` **e\u202ef** [g\u202eh](https://example.org) [^j\u202ek]\n\n"
+    body += "```\nl\u202em\n```\n\n<b\u202e>\n\n"
+    html = str(render(body + "| n\u202eo |\n|---|\n| p\u202eq |\n\n[^j\u202ek]: r\u202es", "", lambda _: None))
+    assert "\u202e" not in html
+    assert html.count("⟨U+202E⟩") >= 9
 
 
 def test_a_hostile_request_stays_text(hostile: tuple[World, list[str]]) -> None:
