@@ -41,6 +41,7 @@ async def grant(look: Look) -> Response:
         return look.moved("/settings/conversations")
     method, params = _change(look.agent, key, access)
     parse_operator_call(method, params, peer=look.operator)
+    await look.ask("access.grants.list", {"agent": look.agent})  # an agent that is not there, or not in the role
     return look.page(
         "confirm.html",
         title="Conversation access",

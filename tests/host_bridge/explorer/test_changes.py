@@ -146,6 +146,12 @@ def test_what_cannot_be_done_is_refused_before_it_is_confirmed(
     assert visitor.get(address, status=status).all("form", class_="ask") == []
 
 
+def test_where_no_store_is_shared_the_form_says_how_one_is(visitor: Reader) -> None:
+    page = visitor.get("/settings/stores/join?of=main")
+    assert "No store is shared yet." in page.text
+    assert "Go on" not in page.text
+
+
 def test_a_move_to_what_is_used_already_is_said_to_change_nothing(visitor: Reader) -> None:
     assert "main uses its own store already; nothing changes." in visitor.get("/settings/stores/own?of=main").text
 
@@ -237,6 +243,7 @@ def test_an_operator_with_a_role_changes_its_own_agents_only(world: World) -> No
     operator = Reader(BridgeConsole(world.bridge, MAINS))
     operator.get("/settings/stores/own?of=ben", status=404)
     operator.get("/settings/stores/share?of=main&name=family&with=ben", status=400)
+    operator.get(f"{GRANT}?conversation=k&access=read&agent=ben", status=403)
     fields = [("conversation", "k"), ("access", "read")]
     assert operator.post("/settings/conversations/grant?agent=ben", fields)[0] == 403
     assert operator.post(GRANT, fields)[0] == 303
