@@ -32,7 +32,7 @@ from host_bridge.http.heads import (
     secured,
 )
 from host_bridge.http.metrics import Metrics
-from host_bridge.http.refusals import Refused, body_of, headers_of, status_of
+from host_bridge.http.refusals import Refused, body_of, headers_of, page_of, status_of
 from host_bridge.http.sessions import Session, Sessions
 from host_bridge.transport import PendingAnswer
 from messages.errors import (
@@ -151,15 +151,15 @@ class Door:
         except ClientGone:
             pass
         except Unauthorized as error:
-            await self._refuse(error.refusal, 401, path, guarded)
+            await self._refuse(error.refusal, 401, scope, guarded)
         except KnowledgeError as error:
-            await self._refuse(error, status_of(error), path, guarded)
+            await self._refuse(error, status_of(error), scope, guarded)
         except Refused as refused:
-            await self._refuse(refused.error, refused.status, path, guarded)
+            await self._refuse(refused.error, refused.status, scope, guarded)
         except Exception as error:  # noqa: BLE001 - whatever a route does, its text neither leaves nor is logged
             _log.error("a route failed", extra={"path": _family(path), "error_type": type(error).__name__})
             await self._refuse(
-                InternalError("The runtime failed on this request; its log has the details."), 500, path, guarded
+                InternalError("The runtime failed on this request; its log has the details."), 500, scope, guarded
             )
 
     async def _let_in(self, path: str, scope: Scope, receive: Receive, send: _Sender) -> None:
@@ -264,14 +264,18 @@ class Door:
             late = DeadlineExceeded("The request's body did not come in time; the call did not run.")
             raise Refused(late, 408) from None
 
-    async def _refuse(self, error: KnowledgeError, status: int, path: str, send: _Sender) -> None:
+    async def _refuse(self, error: KnowledgeError, status: int, scope: Scope, send: _Sender) -> None:
+        path: str = scope["path"]
         self._metrics.refused(_family(path), error.code)
         if send.started:
             send.abort()
             return
-        body = body_of(error, rpc=_is_below(path, _RPC_PATHS))
         # What is left of a body that was not read must not be taken for the next request.
-        reply = Reply(status, body, {**headers_of(status), "connection": "close"})
+        headers = {**headers_of(status), "connection": "close"}
+        if _asks_for_a_page(path, scope):
+            reply = Reply(status, page_of(error), headers, "text/html; charset=utf-8")
+        else:
+            reply = Reply(status, body_of(error, rpc=_is_below(path, _RPC_PATHS)), headers)
         try:
             await send_reply(send, reply)
         except ClientGone:
@@ -363,6 +367,13 @@ def _is_below(path: str, roots: Iterable[str]) -> bool:
     return any(path == root or path.startswith(f"{root}/") for root in roots)
 
 
+def _asks_for_a_page(path: str, scope: Scope) -> bool:
+    """Whether a browser asked that shows a person what it gets."""
+    if path in OPEN_PATHS or _is_below(path, _BEARER_PATHS):
+        return False
+    return any(name == b"accept" and b"text/html" in value.lower() for name, value in scope["headers"])
+
+
 def _family(path: str) -> str:
     """A path as logs and metrics may name it: never a part that a caller chose."""
     if path in OPEN_PATHS:
@@ -379,7 +390,6 @@ def speaker_of(scope: Scope) -> Speaker:
     found = scope[SPEAKER_KEY]
     assert isinstance(found, HostSpeaker | OperatorSpeaker | AudienceSpeaker)
     return found
-
 
 
 __all__ = ["ASKED_KEY", "Door", "Limits", "Slots", "speaker_of"]

@@ -9,6 +9,7 @@ Source: decisions.md section 7 (codes).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from types import MappingProxyType
 from typing import Final
 
@@ -78,8 +79,23 @@ def body_of(error: KnowledgeError, *, rpc: bool) -> bytes:
     return jsonrpc.dump(error_json(error))
 
 
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Refused · Knowledge</title></head>
+<body><h1>This was refused</h1>
+<p>{message}</p>
+<p><a href="/">Back to Knowledge</a></p>
+<p>Code <code>{code}</code></p></body></html>
+"""
+
+
+def page_of(error: KnowledgeError) -> bytes:
+    """The same for a person whose browser asked for a page. Without a ``main``: an open page that asks again what is
+    new keeps what it shows."""
+    return _PAGE.format(message=escape(error.message), code=escape(error.code)).encode()
+
+
 def stopping() -> Stopping:
     return Stopping("The runtime is shutting down; the call did not run.")
 
 
-__all__ = ["STATUS_OF", "Refused", "body_of", "error_json", "headers_of", "status_of", "stopping"]
+__all__ = ["STATUS_OF", "Refused", "body_of", "error_json", "headers_of", "page_of", "status_of", "stopping"]

@@ -254,6 +254,26 @@ def test_a_post_without_the_session_s_token_never_reaches_its_route(world: World
         assert len(grants) == 1
 
 
+def test_what_is_refused_of_a_browser_s_page_is_a_page_that_leads_on(world: World) -> None:
+    asking = {"Accept": "text/html,application/xhtml+xml;q=0.9"}
+    with world.client(**asking) as nobody, opened(world) as known:
+        refusals = [
+            (nobody.post("/grant"), 403, "open the pages with `knowledge ui`"),
+            (known.post("/grant", headers=asking), 403, "load the page again"),
+            (known.get("/recent%00", headers=asking), 400, "no route has"),
+            (known.get("/recent?token=x%3Cb%3E", headers=asking), 400, ""),
+        ]
+        for refused, status, said in refusals:
+            assert refused.status_code == status
+            assert refused.headers["content-type"] == "text/html; charset=utf-8"
+            assert said in refused.text
+            assert '<a href="/">Back to Knowledge</a>' in refused.text
+            assert "<b>" not in refused.text
+            assert "<main" not in refused.text, "an open page would show it in place of what it shows"
+        assert nobody.post("/rpc", json={}).headers["content-type"] == "application/json"
+        assert nobody.get("/metrics").headers["content-type"] == "application/json"
+
+
 def test_a_post_without_a_session_is_refused_unread(world: World) -> None:
     with world.client() as nobody:
         refused = nobody.post("/grant", content=b"x" * 100)
