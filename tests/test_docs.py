@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.tree import CHECKOUT, PACKAGES_ROOT
 _FENCE = re.compile(r"^(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
 _MODULE = re.compile(r"`((?:messages|storage|actors|host_bridge|stress|tests)/[\w./]+)`")
-_KNOWN = {"", "text", "sh", "python", "json", "yaml", "markdown"}
+_KNOWN = {"", "text", "sh", "python", "json", "yaml", "toml", "markdown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,11 @@ def test_a_json_block_is_json(block: Block) -> None:
 @pytest.mark.parametrize("block", all_blocks("yaml"), ids=lambda block: block.where)
 def test_a_yaml_block_is_yaml(block: Block) -> None:
     assert yaml.safe_load(block.body) is not None
+
+
+@pytest.mark.parametrize("block", all_blocks("toml"), ids=lambda block: block.where)
+def test_a_toml_block_is_toml(block: Block) -> None:
+    assert tomllib.loads(block.body)
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
