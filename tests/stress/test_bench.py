@@ -114,7 +114,7 @@ def test_a_run_writes_its_table_and_its_data(tmp_path: Path, capsys: pytest.Capt
     assert sorted(os.listdir(tmp_path)) == ["notes-1-7-30", "run.json", "run.md"], "no store is left behind"
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_store_answers_again_after_its_lane_crashed(tmp_path: Path) -> None:
     arguments = ["bench", "--size", "30", "--rounds", "2", "--rows", "crash", "--cache", str(tmp_path)]
     assert main([*arguments, "--json", str(tmp_path / "run.json")]) == 0

@@ -554,7 +554,7 @@ def stress(*options: str) -> tuple[int, report.Report]:
     return done.returncode, found
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # the gate has a longer one
 def test_a_short_run_with_injuries_keeps_every_promise() -> None:
     status, found = stress("--seed", "5", "--seconds", "8", "--spacing", "1")
     assert [verdict for verdict in found["verdicts"] if not verdict["kept"]] == []

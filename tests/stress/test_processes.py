@@ -23,7 +23,7 @@ def test_what_went_wrong_is_said_and_is_an_exit_status(
     assert shown["wrong"] == ["nobody owns it"]
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive  # `python -m stress processes` plays the same, which the gate does
 @pytest.mark.parametrize("name", SCENES)
 def test_a_scene_goes_as_promised(name: str) -> None:
     scene = play(name)

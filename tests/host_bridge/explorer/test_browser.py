@@ -459,7 +459,7 @@ def addresses(world: World) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize("narrow", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["wide", "narrow"])
 def test_every_view_fits_its_screen_in_both_themes(
     desk: Desk, dark: bool, narrow: bool, tmp_path: Path
 ) -> None:
