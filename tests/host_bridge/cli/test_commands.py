@@ -15,6 +15,7 @@ import host_bridge
 from host_bridge.cli import exits
 from host_bridge.cli import help as pages
 from host_bridge.cli.exits import status_of
+from host_bridge.cli.manual import PAGES
 from host_bridge.cli.options import UsageError, parse
 from host_bridge.owner.client import REQUEST_MAX_BYTES, OwnerError
 from messages.errors import all_error_classes
@@ -272,12 +273,12 @@ def test_version_is_the_packages(warm: Home) -> None:
 def test_help_without_a_command_is_the_overview_and_names_every_command(warm: Home) -> None:
     overview = warm.run("--help").stdout
     assert overview == warm.run().stdout == warm.run("help").stdout
-    for name in pages.PAGES:
+    for name in PAGES:
         assert f"knowledge {name}".encode() in overview
     assert all(len(line) <= 120 for line in overview.decode().splitlines())
 
 
-@pytest.mark.parametrize("name", sorted(pages.PAGES))
+@pytest.mark.parametrize("name", sorted(PAGES))
 def test_help_of_a_command_teaches_options_examples_and_exit_statuses(typed: Typed, name: str) -> None:
     page = typed("help", name).stdout.decode()
     assert page == typed(name, "--help").stdout.decode()
@@ -294,7 +295,7 @@ def test_help_of_a_command_lists_no_exit_status_that_it_cannot_end_with(typed: T
     assert statuses("demo") == [0, 1, 2, 130]
     assert statuses("skills") == [0, 1, 2, 3, 130]
     assert statuses("call") == [0, 1, 2, 3, 4, 5, 130]
-    for name in pages.PAGES:
+    for name in PAGES:
         assert (6 in statuses(name)) == (name in ("backup", "doctor", "repair")), name
 
 
@@ -306,7 +307,7 @@ def test_help_says_which_of_two_commands_of_like_names_is_which(typed: Typed, na
 def test_every_example_in_the_help_is_understood(warm: Home) -> None:
     """They are typed as they stand, against the fake runtime; what they mean is tried against the real one."""
     ran = 0
-    for page in (pages.OVERVIEW, *pages.PAGES.values()):
+    for page in (pages.OVERVIEW, *PAGES.values()):
         for example in _EXAMPLE.findall(page):
             if "TOOL" in example or "  " in example.split("'")[0].strip():
                 continue
