@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 
 from host_bridge.cli import exits, output
-from host_bridge.cli.options import STATE_DIR, UsageError, parse, what_to_do
+from host_bridge.cli.in_process import run_word
+from host_bridge.cli.options import STATE_DIR, UsageError, parse
 from host_bridge.cli.progress import progress
 from host_bridge.owner.client import OwnerError
 
@@ -24,17 +25,7 @@ _LIMIT_MAX = 10
 
 
 def run(arguments: Sequence[str]) -> int:
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    command = _WORDS.get(name)
-    if command is None:
-        raise what_to_do(name, tuple(_WORDS))
-    from messages.errors import KnowledgeError
-
-    try:
-        return command(rest)
-    except KnowledgeError as error:
-        failure = OwnerError(error.code, error.message, error.retry, dict(error.fields))
-        return output.failure(failure, compact="--json" in rest, of_store=False)
+    return run_word(arguments, _WORDS)
 
 
 def _build(arguments: Sequence[str]) -> int:

@@ -10,8 +10,8 @@ import sys
 from contextlib import contextmanager
 
 from host_bridge.cli import exits, output
-from host_bridge.cli.options import Options, UsageError, parse, what_to_do
-from host_bridge.owner.client import OwnerError
+from host_bridge.cli.in_process import run_word
+from host_bridge.cli.options import Options, UsageError, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,17 +28,7 @@ _COUNT_MAX = 1_000_000
 
 
 def run(arguments: Sequence[str]) -> int:
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    command = _WORDS.get(name)
-    if command is None:
-        raise what_to_do(name, tuple(_WORDS))
-    from messages.errors import KnowledgeError
-
-    try:
-        return command(rest)
-    except KnowledgeError as error:
-        failure = OwnerError(error.code, error.message, error.retry, dict(error.fields))
-        return output.failure(failure, compact="--json" in rest, of_store=False)
+    return run_word(arguments, _WORDS)
 
 
 def directory_of(options: Options, name: str = "--dir") -> str:
